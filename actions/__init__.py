@@ -1,0 +1,1 @@
+"""Decision: the policy ladder. Executors and notifiers join it here."""

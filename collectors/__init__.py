@@ -1,0 +1,1 @@
+"""Parsers (pure) and readers for each source, and captures turned into records."""

@@ -1,0 +1,1 @@
+"""The simulator, the scenario library, scoring and benchmarks."""

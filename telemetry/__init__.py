@@ -1,0 +1,1 @@
+"""The words everybody shares: records, catalogues, codec, topics, archive format, ports, errors."""

@@ -1,0 +1,35 @@
+"""Our exceptions, each with what happens next.
+
+NodewardenError
+├── SettingsError      the operator wrote something we cannot run with: one line, exit 2
+├── InputError         a file or directory cannot be read as what it claims to be: one line, exit 2
+├── PublishError       Kafka refused: retried, then the process exits 3
+├── SourceUnavailable  one collector's source is down: counted, tried again
+└── SnapshotError      a stored snapshot cannot be used: the one before it is
+
+Bad input inside a readable file is no exception: it is a `Rejected` value, counted and kept.
+"""
+
+
+class NodewardenError(Exception):
+    """Base of all; its text is one line that names the place and the remedy."""
+
+
+class SettingsError(NodewardenError):
+    """The operator wrote something we cannot run with."""
+
+
+class InputError(NodewardenError):
+    """A file or directory cannot be read as what it claims to be."""
+
+
+class PublishError(NodewardenError):
+    """A record could not be handed to the log."""
+
+
+class SourceUnavailable(NodewardenError):
+    """One collector's source does not answer."""
+
+
+class SnapshotError(NodewardenError):
+    """A stored snapshot is torn or from an engine that we cannot read."""

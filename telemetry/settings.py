@@ -1,0 +1,136 @@
+"""Every number the engine runs with, its unit in its name. They travel in the `Settings` record.
+
+Nothing here reads a file or the environment: `nodewarden.settings_file` does, once, at the start.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Positive = Annotated[float, Meta(gt=0.0)]
+NotNegative = Annotated[float, Meta(ge=0.0)]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the settings file; a key nobody knows stops the start."""
+
+
+class TickSettings(Section, frozen=True, kw_only=True):
+    """How samples become ticks (DESIGN: time)."""
+
+    interval_s: dict[str, Positive] = {}  # per source; sources not named here use the default
+    interval_default_s: Positive = 10.0
+    lateness_intervals: Positive = 2.0
+    expected_ticks: Count = 3  # a pair is expected while heard within its last so many ticks
+    keep_s: Positive = 900.0  # statistics of closed ticks are kept for late frames
+    beat_s: Positive = 5.0
+    skew_window_s: Positive = 600.0
+    skew_min_s: Positive = 2.0
+    skew_disagree_s: Positive = 5.0
+    skew_disagree_count: Count = 5
+    nodes_max: Count = 20_000
+    entities_max: Count = 64
+
+
+class ZscoreSettings(Section, frozen=True, kw_only=True):
+    """The published rule of Aegis: mean + 2 sd over the peers for the whole window."""
+
+    enabled: bool = True
+    pooled: bool = False
+    window_s: Positive = 600.0
+    sigmas: Positive = 2.0
+    coverage: Share = 0.9
+    group_min: Count = 6
+
+
+class CriticalSettings(Section, frozen=True, kw_only=True):
+    """Events that need no statistics."""
+
+    enabled: bool = True
+    echo_s: Positive = 180.0  # NVIDIA's burst: events of a node closer than this are one story
+    repeat_window_s: Positive = 86_400.0
+    repeat_count: Count = 5
+
+
+class StragglerSettings(Section, frozen=True, kw_only=True):
+    """Slow jobs from step time, slow ranks from compute time."""
+
+    enabled: bool = True
+    slow_ratio: Annotated[float, Meta(gt=1.0)] = 1.1
+    sigmas: Positive = 4.0
+    baseline_steps: Count = 128
+    baseline_min_steps: Count = 20
+    warmup_steps: Count = 5
+    recent_steps: Count = 6
+    recent_slow_steps: Count = 5
+    rank_ratio: Annotated[float, Meta(gt=1.0)] = 1.2
+    rank_window_steps: Count = 20
+    rank_min_steps: Count = 8
+    rank_share: Share = 0.5
+    clear_steps: Count = 10
+
+
+class TrainingSettings(Section, frozen=True, kw_only=True):
+    """NaN and infinite loss or gradient norm."""
+
+    enabled: bool = True
+    clear_steps: Count = 20
+
+
+class SilenceSettings(Section, frozen=True, kw_only=True):
+    """Nodes that were heard and are not any more."""
+
+    enabled: bool = True
+    patience_s: Positive = 60.0
+    patience_ticks: Count = 3
+    everybody_share: Share = 0.5  # beyond it the blind spot is ours
+
+
+class CorrelationSettings(Section, frozen=True, kw_only=True):
+    """How findings become incidents."""
+
+    clear_s: Positive = 600.0
+    reopen_s: Positive = 1_800.0
+    join_s: Positive = 900.0  # a slow job and a node's evidence further apart are two stories
+    leaf_nodes_min: Count = 3
+    leaf_share: Share = 0.5
+    everybody_share: Share = 0.5
+    incidents_max: Count = 10_000
+    evidence_max: Count = 64
+
+
+class PolicySettings(Section, frozen=True, kw_only=True):
+    """The ladder's numbers (ByteRobust, Aegis)."""
+
+    network_events: Count = 2
+    network_window_s: Positive = 300.0
+    evidence_wait_s: Positive = 900.0  # a slow job without node evidence is diagnosed after this
+    confidence_min: Share = 0.5
+
+
+class EngineSettings(Section, frozen=True, kw_only=True):
+    """Everything the fold and its `decide` read."""
+
+    cluster: str = "main"
+    shard: str = "main"
+    ticks: TickSettings = TickSettings()
+    zscore: ZscoreSettings = ZscoreSettings()
+    critical: CriticalSettings = CriticalSettings()
+    straggler: StragglerSettings = StragglerSettings()
+    training: TrainingSettings = TrainingSettings()
+    silence: SilenceSettings = SilenceSettings()
+    correlation: CorrelationSettings = CorrelationSettings()
+    policy: PolicySettings = PolicySettings()
+
+
+class Configuration(Section, frozen=True, kw_only=True):
+    """The settings file as a whole: the engine's part, and what only services read."""
+
+    engine: EngineSettings = EngineSettings()
+    shards: tuple[str, ...] = ("main", "history")
+    timezone: str = "UTC"
