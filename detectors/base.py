@@ -6,7 +6,7 @@ windows; a detector's own state is small, bounded and can be saved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,6 +86,8 @@ class Tick:
                the minimum group
     entity     shape (metrics, nodes), index of the worst entity, -1 where missing
     entities   node -> device class -> entity names
+    partial    a late frame judged alone, `nodes` is that one node and the window ends at its own
+               tick: nothing may be concluded about nodes that are not in it
     """
 
     source: str
@@ -100,14 +102,15 @@ class Tick:
     mean: FloatArray
     sd: FloatArray
     entity: IntArray
-    entities: dict[str, dict[str, list[str]]]
+    entities: Mapping[str, Mapping[str, Sequence[str]]]
+    partial: bool = False
 
     def entity_name(self, row: int, column: int) -> str:
         """The worst entity's subject name, "" for whole-node metrics."""
         metric, place = self.metrics[row], int(self.entity[row, column])
         if metric.device == "node" or place < 0:
             return ""
-        names = self.entities.get(self.nodes[column], {}).get(metric.device, [])
+        names = self.entities.get(self.nodes[column], {}).get(metric.device, ())
         return f"{metric.device}:{names[place]}" if place < len(names) else ""
 
 
@@ -178,25 +181,25 @@ class Quiet:
 
     name = "quiet"
 
-    def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:  # noqa: D102
+    def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
         return ()
 
-    def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:  # noqa: D102
+    def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         return ()
 
-    def on_steps(self, steps: Steps, view: View, now_s: float) -> Sequence[Sighting]:  # noqa: D102
+    def on_steps(self, steps: Steps, view: View, now_s: float) -> Sequence[Sighting]:
         return ()
 
-    def advance(self, now_s: float, view: View) -> Sequence[Sighting]:  # noqa: D102
+    def advance(self, now_s: float, view: View) -> Sequence[Sighting]:
         return ()
 
-    def snapshot(self) -> Any:  # noqa: D102
+    def snapshot(self) -> Any:
         return None
 
-    def restore(self, state: Any) -> None:  # noqa: D102
+    def restore(self, state: Any) -> None:
         assert state is None
 
-    def reset(self, source: str) -> None:  # noqa: D102
+    def reset(self, source: str) -> None:
         return None
 
 

@@ -27,7 +27,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     source        which source's frames carry it, and so at which interval it is expected
     valid_min, valid_max   physical range of the value as it travels; outside it is junk, not data
     bad           the direction that hurts; "none" is never compared
-    class_        "abnormal" should be zero, "performance" should match the peers, "context" is shown
+    class_        "abnormal" should be zero, "performance" should match the peers, "context" is
+                  shown only
     family        the incident kind that it is evidence for
     effect_min    smallest deviation that matters, in `unit` (counters: `unit` per second)
     names         what exporters call it

@@ -1,0 +1,222 @@
+"""The published rule of Aegis (NSDI'25): abnormal when beyond mean + 2 sd of the peers for all of T.
+
+Per tick (default) the engine's flags say at which ticks a node was beyond its group's bound; the
+node is abnormal when that holds for every tick of the last 10 min for which it has a sample. The
+pooled form takes mean and sd over all nodes and ticks of the window. An outlier is evidence, never
+a fault: it takes a slow job to make an incident of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.base import FloatArray, Quiet, Sighting, Tick, View
+from detectors.kernels import NORMAL, beyond, needed_samples, run_of_abnormal
+from telemetry.findings import Cause, Kind, six_digits
+from telemetry.metrics import Metric
+from telemetry.settings import EngineSettings
+
+NETWORK_KINDS: frozenset[Kind] = frozenset({"nic_fault", "nic_flap", "nic_congested", "fabric"})
+
+
+def cause_of(kind: Kind) -> Cause:
+    """What a metric of this family points at."""
+    return "network" if kind in NETWORK_KINDS else "hardware"
+
+
+class Zscore(Quiet):
+    """Both published forms; which of them run is a setting."""
+
+    name = "zscore"
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._rule = settings.zscore
+        self._active: set[tuple[str, str, str]] = set()  # (detector, node, metric)
+        self._small: dict[str, float] = {}  # group too small since, by source and job
+
+    def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
+        """Judge the window that ends at this tick."""
+        ticks = max(1, round(self._rule.window_s / tick.interval_s))
+        said: list[Sighting] = []
+        mask = run_of_abnormal(tick.flags, ticks, self._rule.coverage)
+        said += self._changes(self.name, mask, tick.mean, tick.sd, tick, view, ticks)
+        if self._rule.pooled and not tick.partial:
+            mask, mean, sd = self._pooled(tick, ticks)
+            said += self._changes("zscore_pooled", mask, mean, sd, tick, view, ticks)
+        if not tick.partial:
+            said += self._too_small(tick, view)
+        return said
+
+    def _changes(
+        self,
+        detector: str,
+        mask: NDArray[np.bool_],
+        mean: FloatArray,
+        sd: FloatArray,
+        tick: Tick,
+        view: View,
+        ticks: int,
+    ) -> list[Sighting]:
+        names = tick.nodes
+        rows, columns = np.nonzero(mask)
+        now_beyond = {
+            (detector, names[column], tick.metrics[row].name): (int(row), int(column))
+            for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
+        }
+        said = [
+            self._sighting(detector, cell, mean, sd, tick, view, ticks)
+            for key, cell in sorted(now_beyond.items())
+            if key not in self._active
+        ]
+        cleared = self._cleared(detector, now_beyond, tick) if self._active else []
+        self._active |= now_beyond.keys()
+        for key in cleared:
+            self._active.discard(key)
+        return said + [self._clear(key, tick, view) for key in cleared]
+
+    def _cleared(
+        self, detector: str, now_beyond: dict[tuple[str, str, str], tuple[int, int]], tick: Tick
+    ) -> list[tuple[str, str, str]]:
+        """Open outliers that have a sample at this tick and are not beyond any more."""
+        rows = {metric.name: row for row, metric in enumerate(tick.metrics)}
+        columns = {node: column for column, node in enumerate(tick.nodes)}
+        return sorted(
+            key
+            for key in self._active - now_beyond.keys()
+            if key[0] == detector
+            and key[2] in rows
+            and key[1] in columns
+            and tick.flags[-1, rows[key[2]], columns[key[1]]] == NORMAL
+        )
+
+    def _sighting(
+        self,
+        detector: str,
+        cell: tuple[int, int],
+        mean: FloatArray,
+        sd: FloatArray,
+        tick: Tick,
+        view: View,
+        ticks: int,
+    ) -> Sighting:
+        row, column = cell
+        metric, node = tick.metrics[row], tick.nodes[column]
+        flags = tick.flags[-ticks:, row, column]
+        first = int(np.flatnonzero(flags)[0])
+        onset_s = tick.at_s - (flags.size - 1 - first) * tick.interval_s
+        observed = float(tick.worst[-1, row, column])
+        expected, spread = float(mean[row, column]), float(sd[row, column])
+        side = 1.0 if metric.bad == "high" else -1.0
+        bound = expected + side * self._rule.sigmas * spread
+        entity = tick.entity_name(row, column)
+        return Sighting(
+            active=True, detector=detector, node=node, entity=entity, metric=metric.name,
+            onset_s=onset_s, role="evidence", kind=metric.family, cause=cause_of(metric.family),
+            severity="warning", job=view.place(node, tick.at_s).job,
+            text=_text(metric, entity or node, observed, expected, bound, self._rule.window_s),
+            observed=six_digits(observed), expected=six_digits(expected),
+            unit=metric.judged_unit,
+            score=six_digits(abs(observed - expected) / spread) if spread > 0.0 else 0.0,
+        )  # fmt: skip
+
+    def _clear(self, key: tuple[str, str, str], tick: Tick, view: View) -> Sighting:
+        detector, node, metric = key
+        return Sighting(
+            active=False, detector=detector, node=node, entity="", metric=metric,
+            onset_s=tick.at_s, job=view.place(node, tick.at_s).job,
+        )  # fmt: skip
+
+    def _pooled(self, tick: Tick, ticks: int) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
+        """The rule over all values of all nodes and ticks of the window."""
+        window = tick.worst[-ticks:]
+        shape = window.shape[1:]
+        mean, sd = np.full(shape, np.nan), np.full(shape, np.nan)
+        for g in np.unique(tick.group[tick.group >= 0]).tolist():
+            members = np.flatnonzero(tick.group == g)
+            if members.size < self._rule.group_min:
+                continue
+            x = window[:, :, members]
+            present = ~np.isnan(x)
+            n = present.sum(axis=(0, 2))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                m = np.where(present, x, 0.0).sum(axis=0).sum(axis=1) / n
+                d = np.where(present, x - m[None, :, None], 0.0)
+                s = np.sqrt((d * d).sum(axis=0).sum(axis=1) / n)
+            mean[:, members], sd[:, members] = m[:, None], s[:, None]
+        bad_high = np.array([metric.bad == "high" for metric in tick.metrics])
+        scale = np.array([metric.effect_min for metric in tick.metrics])
+        extreme = _least_bad(window, bad_high)
+        judged = (tick.flags[-ticks:] != 0).any(axis=0)
+        samples = np.count_nonzero(~np.isnan(window), axis=0)
+        enough = samples >= needed_samples(ticks, self._rule.coverage)
+        sampled = ~np.isnan(window[-1])
+        mask = beyond(extreme, mean, sd, self._rule.sigmas, bad_high, scale)
+        return mask & enough & sampled & judged, mean, sd
+
+    def _too_small(self, tick: Tick, view: View) -> list[Sighting]:
+        """Say once of each job whose peer group never reached the minimum."""
+        said = []
+        for g in np.unique(tick.group[tick.group >= 0]).tolist():
+            members = np.flatnonzero(tick.group == g)
+            node = tick.nodes[int(members[0])]
+            place = view.place(node, tick.at_s)
+            key = f"{tick.source}|{place.job}|{place.stage}"
+            if members.size >= self._rule.group_min:
+                self._small.pop(key, None)
+                continue
+            since = self._small.setdefault(key, tick.at_s)
+            if since < 0.0 or tick.at_s - since < self._rule.window_s:
+                continue
+            self._small[key] = -1.0  # said
+            said.append(
+                Sighting(
+                    active=True,
+                    detector=self.name,
+                    node="",
+                    entity="",
+                    metric=key,
+                    onset_s=since,
+                    role="evidence",
+                    kind="telemetry_gap",
+                    cause="telemetry",
+                    severity="info",
+                    job=place.job,
+                    text=f"group too small: {members.size} nodes do the same work, "
+                    f"{self._rule.group_min} are needed to compare {tick.source} metrics",
+                    observed=float(members.size),
+                    expected=float(self._rule.group_min),
+                    unit="nodes",
+                )  # fmt: skip
+            )
+        return said
+
+    def snapshot(self) -> Any:
+        """Open outliers and small groups; the windows are the engine's."""
+        return {"active": sorted(map(list, self._active)), "small": self._small}
+
+    def restore(self, state: Any) -> None:
+        """Resume from `snapshot()`."""
+        self._active = {(d, n, m) for d, n, m in state["active"]}
+        self._small = dict(state["small"])
+
+
+def _least_bad(window: FloatArray, bad_high: NDArray[np.bool_]) -> FloatArray:
+    """The least bad value of the window: if even that is beyond, every one is. NaN if none."""
+    low = np.fmin.reduce(window, axis=0)
+    high = np.fmax.reduce(window, axis=0)
+    return np.asarray(np.where(bad_high[:, None], low, high))
+
+
+def _text(
+    metric: Metric, subject: str, observed: float, expected: float, bound: float, window_s: float
+) -> str:
+    side = "above" if metric.bad == "high" else "below"
+    return (
+        f"{metric.name} of {subject} is {six_digits(observed):g} {metric.judged_unit}, "
+        f"{side} the peers' λ+2δ bound of {six_digits(bound):g} (mean {six_digits(expected):g}) "
+        f"at every sample of {window_s:g} s"
+    )
