@@ -35,7 +35,8 @@ class Zscore(Quiet):
 
     def __init__(self, settings: EngineSettings) -> None:
         self._rule = settings.zscore
-        self._active: set[tuple[str, str, str]] = set()  # (detector, node, metric)
+        # (detector, node, metric) -> (entity, job) under which it was said
+        self._active: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._small: dict[str, float] = {}  # group too small since, by source and job
 
     def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
@@ -67,16 +68,13 @@ class Zscore(Quiet):
             (detector, names[column], tick.metrics[row].name): (int(row), int(column))
             for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
         }
-        said = [
-            self._sighting(detector, cell, mean, sd, tick, view, ticks)
-            for key, cell in sorted(now_beyond.items())
-            if key not in self._active
-        ]
-        cleared = self._cleared(detector, now_beyond, tick) if self._active else []
-        self._active |= now_beyond.keys()
-        for key in cleared:
-            self._active.discard(key)
-        return said + [self._clear(key, tick, view) for key in cleared]
+        said = [self._clear(key, tick) for key in self._cleared(detector, now_beyond, tick)]
+        for key, cell in sorted(now_beyond.items()):
+            if key not in self._active:
+                seen = self._sighting(detector, cell, mean, sd, tick, view, ticks)
+                self._active[key] = (seen.entity, seen.job)
+                said.append(seen)
+        return said
 
     def _cleared(
         self, detector: str, now_beyond: dict[tuple[str, str, str], tuple[int, int]], tick: Tick
@@ -123,11 +121,12 @@ class Zscore(Quiet):
             score=six_digits(abs(observed - expected) / spread) if spread > 0.0 else 0.0,
         )  # fmt: skip
 
-    def _clear(self, key: tuple[str, str, str], tick: Tick, view: View) -> Sighting:
+    def _clear(self, key: tuple[str, str, str], tick: Tick) -> Sighting:
         detector, node, metric = key
+        entity, job = self._active.pop(key)
         return Sighting(
-            active=False, detector=detector, node=node, entity="", metric=metric,
-            onset_s=tick.at_s, job=view.place(node, tick.at_s).job,
+            active=False, detector=detector, node=node, entity=entity, metric=metric,
+            onset_s=tick.at_s, job=job,
         )  # fmt: skip
 
     def _pooled(self, tick: Tick, ticks: int) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
@@ -196,11 +195,12 @@ class Zscore(Quiet):
 
     def snapshot(self) -> Any:
         """Open outliers and small groups; the windows are the engine's."""
-        return {"active": sorted(map(list, self._active)), "small": self._small}
+        active = [[*key, *where] for key, where in sorted(self._active.items())]
+        return {"active": active, "small": self._small}
 
     def restore(self, state: Any) -> None:
         """Resume from `snapshot()`."""
-        self._active = {(d, n, m) for d, n, m in state["active"]}
+        self._active = {(d, n, m): (e, j) for d, n, m, e, j in state["active"]}
         self._small = dict(state["small"])
 
 

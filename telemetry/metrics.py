@@ -172,7 +172,7 @@ CATALOGUE: tuple[Metric, ...] = (
     _nic("nic_ack_timeouts_total", "abnormal", "node_infiniband_local_ack_timeout_err_total",
          "node_infiniband_local_ack_timeout_err", effect_min=1.0),
     _nic("nic_link_downed_total", "abnormal", "node_infiniband_link_downed_total",
-         unit="events", effect_min=0.001, family="nic_flap", valid_max=254.0, width_bits=8),
+         unit="events", effect_min=0.001, family="nic_flap", valid_max=254.0),
     _nic("nic_symbol_errors_total", "abnormal", "node_infiniband_symbol_error_total",
          "node_ethtool_received_symbol_err_phy", unit="errors", effect_min=10.0,
          family="nic_fault"),

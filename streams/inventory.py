@@ -1,0 +1,201 @@
+"""Who works where: jobs, nodes and their places, as the log last said; the detectors' `View`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from detectors.base import Place
+from telemetry.records import Allocation, Hardware, Job, JobNode, NodeInfo
+
+NOWHERE = Place(job="", stage=None, leaf="", rack="", pod="")
+OUT_OF_SERVICE = ("drain", "down", "fail", "gone", "maint", "reboot", "power")
+LISTING_RECORDS_MAX = 10_000
+
+
+class Listing(msgspec.Struct):
+    """A full listing that is still being read."""
+
+    id: str = ""
+    parts: int = 0
+    jobs: list[Job] = []
+    nodes: list[NodeInfo] = []
+
+
+class InventoryState(msgspec.Struct):
+    """What a snapshot keeps of it."""
+
+    jobs: list[Job]
+    nodes: list[NodeInfo]
+    hardware: list[Hardware]
+    heard: dict[str, float]
+    listing: Listing
+
+
+class Inventory:
+    """Jobs and nodes; `version` rises with each change, so that readers may cache."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._nodes: dict[str, NodeInfo] = {}
+        self._hardware: dict[str, Hardware] = {}
+        self._heard: dict[str, float] = {}
+        self._listing = Listing()
+        self._by_node: dict[str, list[tuple[Job, JobNode]]] = {}
+        self._leaves: dict[str, list[str]] = {}
+        self._ranks: dict[str, dict[int, str]] = {}
+        self.version = 0
+        self.patience: Mapping[str, float] = {}
+
+    # -- what the log says
+
+    def allocate(self, record: Allocation) -> None:
+        """A change, or a part of a full listing: an incomplete listing changes nothing."""
+        if not record.listing:
+            self._jobs.update((job.id, job) for job in record.jobs)
+            self._nodes.update((node.name, node) for node in record.nodes)
+            self._reindex()
+            return
+        if record.listing != self._listing.id:
+            self._listing = Listing(id=record.listing, jobs=[], nodes=[])
+        listing = self._listing
+        if listing.parts >= LISTING_RECORDS_MAX:
+            return
+        listing.parts += 1
+        listing.jobs.extend(record.jobs)
+        listing.nodes.extend(record.nodes)
+        if record.last and listing.parts == record.count:
+            self._jobs = {job.id: job for job in listing.jobs}
+            self._nodes = {node.name: node for node in listing.nodes}
+            self._listing = Listing(jobs=[], nodes=[])
+            self._reindex()
+
+    def equip(self, record: Hardware) -> None:
+        """What a node is made of."""
+        if self._hardware.get(record.node) != record:
+            self._hardware[record.node] = record
+
+    def hear(self, node: str, arrival: float) -> None:
+        """The node spoke."""
+        self._heard[node] = arrival
+
+    def _reindex(self) -> None:
+        self.version += 1
+        self._by_node = {}
+        for _, job in sorted(self._jobs.items()):
+            for held in job.nodes:
+                self._by_node.setdefault(held.name, []).append((job, held))
+        self._ranks = {}
+        self._leaves = {}
+        for name, info in sorted(self._nodes.items()):
+            if info.leaf:
+                self._leaves.setdefault(info.leaf, []).append(name)
+
+    # -- what the detectors read
+
+    def place(self, node: str, at_s: float) -> Place:
+        """Where `node` belongs at `at_s`."""
+        info = self._nodes.get(node)
+        held = self._held(node, at_s)
+        if info is None and held is None:
+            return NOWHERE
+        return Place(
+            job=held[0].id if held else "",
+            stage=held[1].stage if held else None,
+            leaf=info.leaf if info else "",
+            rack=info.rack if info else "",
+            pod=info.pod if info else "",
+        )
+
+    def _held(self, node: str, at_s: float) -> tuple[Job, JobNode] | None:
+        for job, held in self._by_node.get(node, ()):
+            since = held.since if held.since is not None else job.start
+            until = held.until if held.until is not None else job.end
+            if (since is None or since <= at_s) and (until is None or at_s < until):
+                return job, held
+        return None
+
+    def job_nodes(self, job: str, at_s: float) -> Sequence[str]:
+        """The job's nodes at `at_s`, sorted by name."""
+        known = self._jobs.get(job)
+        if known is None:
+            return ()
+        names = {held.name for held in known.nodes}
+        return sorted(name for name in names if self.place(name, at_s).job == job)
+
+    def leaf_nodes(self, leaf: str) -> Sequence[str]:
+        """The nodes behind a leaf switch, sorted by name."""
+        return self._leaves.get(leaf, ())
+
+    def rank_node(self, job: str, rank: int) -> str:
+        """The node that runs `rank`, "" where unknown."""
+        known = self._ranks.get(job)
+        if known is None:
+            nodes = self._jobs[job].nodes if job in self._jobs else ()
+            known = {r: held.name for held in nodes for r in held.ranks}
+            self._ranks[job] = known
+        return known.get(rank, "")
+
+    def info(self, node: str) -> NodeInfo | None:
+        """What the scheduler says of the node."""
+        return self._nodes.get(node)
+
+    def hardware(self, node: str) -> Hardware | None:
+        """What the node is made of."""
+        return self._hardware.get(node)
+
+    def in_service(self, node: str) -> bool:
+        """Whether the node is expected to work: neither drained nor gone."""
+        info = self._nodes.get(node)
+        if info is None:
+            return not self._nodes or node in self._by_node
+        state = info.state.lower()
+        return not any(word in state for word in OUT_OF_SERVICE)
+
+    def reporting(self) -> Sequence[str]:
+        """The nodes that ever spoke and are expected to work, sorted by name."""
+        return sorted(node for node in self._heard if self.in_service(node))
+
+    def expected(self) -> Sequence[str]:
+        """Every node that should report: listed and in service, or heard."""
+        return sorted(
+            node for node in self._nodes.keys() | self._heard.keys() if self.in_service(node)
+        )
+
+    def last_heard_s(self, node: str) -> float | None:
+        """Arrival of the newest record of the node."""
+        return self._heard.get(node)
+
+    def patience_s(self, node: str) -> float:
+        """How long the node may be quiet before silence proves something."""
+        return self.patience.get(node, 0.0)
+
+    def has_jobs(self) -> bool:
+        """Whether anybody ever said what runs where."""
+        return bool(self._jobs)
+
+    def protected(self) -> list[str]:
+        """Nodes that are never isolated."""
+        return sorted(name for name, info in self._nodes.items() if info.protected)
+
+    # -- snapshots
+
+    def snapshot(self) -> InventoryState:
+        """Everything, to be handed to `restore`."""
+        return InventoryState(
+            jobs=list(self._jobs.values()),
+            nodes=list(self._nodes.values()),
+            hardware=list(self._hardware.values()),
+            heard=dict(self._heard),
+            listing=self._listing,
+        )
+
+    def restore(self, state: InventoryState) -> None:
+        """Resume from `snapshot()`."""
+        self._jobs = {job.id: job for job in state.jobs}
+        self._nodes = {node.name: node for node in state.nodes}
+        self._hardware = {record.node: record for record in state.hardware}
+        self._heard = dict(state.heard)
+        self._listing = state.listing
+        self._reindex()

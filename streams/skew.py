@@ -1,0 +1,57 @@
+"""A node's clock against the log's: the least delay of the last minutes is the clock's error."""
+
+from __future__ import annotations
+
+from telemetry.settings import TickSettings
+
+BUCKETS = 10
+
+
+class Skew:
+    """Minimum of (arrival - sent_at) over a sliding window, in ten buckets.
+
+    A clock that is set right (or wrong) disagrees at once: after so many disagreements in a row
+    the past is forgotten. Spooled records are merely delayed and never come here.
+    """
+
+    __slots__ = ("boot_id", "buckets", "disagreed", "rules")
+
+    def __init__(self, rules: TickSettings) -> None:
+        self.rules = rules
+        self.boot_id = ""
+        self.buckets: list[tuple[int, float]] = []  # (bucket number, least delay in it)
+        self.disagreed = 0
+
+    def observe(self, arrival: float, sent_at: float, boot_id: str) -> None:
+        """Take one record that was sent when it was made."""
+        delay = arrival - sent_at
+        if boot_id != self.boot_id:
+            self.boot_id = boot_id
+            self.buckets = []
+            self.disagreed = 0
+        if self.buckets and abs(delay - self.least_s()) > self.rules.skew_disagree_s:
+            self.disagreed += 1
+            if self.disagreed >= self.rules.skew_disagree_count:
+                self.buckets = []
+                self.disagreed = 0
+            elif delay > self.least_s():
+                return  # a slow delivery, or a clock set back: too early to tell
+        else:
+            self.disagreed = 0
+        number = int(arrival // (self.rules.skew_window_s / BUCKETS))
+        if self.buckets and self.buckets[-1][0] == number:
+            if delay < self.buckets[-1][1]:
+                self.buckets[-1] = (number, delay)
+        else:
+            oldest = number - BUCKETS
+            self.buckets = [b for b in self.buckets if b[0] > oldest]
+            self.buckets.append((number, delay))
+
+    def least_s(self) -> float:
+        """The least delay of the window; 0 where nothing was observed."""
+        return min(delay for _, delay in self.buckets) if self.buckets else 0.0
+
+    def correction_s(self) -> float:
+        """What to add to the node's times; 0 unless the clock is off by more than the limit."""
+        least = self.least_s()
+        return least if abs(least) > self.rules.skew_min_s else 0.0
