@@ -1,0 +1,316 @@
+"""GPU and NIC readings of all nodes at one tick, as arrays.
+
+Every metric of the catalogue's source is produced: gauges follow what the job does, counters rise
+from a random start, faults are written over both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.cluster import PORTS, Cluster
+from evaluation.faults import Fault
+from evaluation.noise import FloatArray, IntArray, Noise
+from evaluation.training import HANG, IDLE
+from telemetry.metrics import CATALOGUE, Metric
+
+BoolArray = NDArray[np.bool_]
+
+BLIP_SHARE = 0.0002
+ECN_LOW_PER_S, ECN_HIGH_PER_S = 10_000.0, 30_000.0
+THERMAL_MASK = 64.0  # hardware thermal slowdown
+POWER_CAP_MASK = 4.0  # software power cap: usual under full load
+_RAMP_S = 90.0
+_WARMUP_S = 300.0
+_SWING_KEEP = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How one gauge behaves.
+
+    levels   while training, pausing (checkpoint), hanging in a collective, idle
+    weight   how much of the training level follows the load
+    noise    sd of one reading; `node`, `unit`: sd of the lasting offsets; `swing`: shared by all
+    """
+
+    levels: tuple[float, float, float, float]
+    weight: float = 0.0
+    noise: float = 0.0
+    node: float = 0.0
+    unit: float = 0.0
+    swing: float = 0.0
+    digits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How one counter rises, per second; `start` bounds its random first value."""
+
+    levels: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    weight: float = 0.0
+    noise: float = 0.0
+    start: float = 400.0
+
+
+GPU_GAUGES: dict[str, Gauge] = {
+    "gpu_temperature_celsius": Gauge((62, 50, 52, 36), 0.4, 0.6, 1.1, 0.9, 0.5),
+    "gpu_memory_temperature_celsius": Gauge((71, 60, 60, 44), 0.4, 0.6, 1.1, 0.9, 0.5),
+    "gpu_power_watts": Gauge((640, 240, 330, 95), 0.6, 14.0, 5.0, 5.0, 3.0, 3),
+    "gpu_sm_clock_mhz": Gauge((1755, 1980, 1980, 1980), 0.0, 12.0, 3.0, 3.0, 2.0),
+    "gpu_memory_clock_mhz": Gauge((2619, 2619, 2619, 2619)),
+    "gpu_utilization_percent": Gauge((99, 18, 100, 0), 0.0, 0.7, 0.0, 0.0, 0.0),
+    "gpu_memory_copy_utilization_percent": Gauge((52, 6, 1, 0), 0.8, 2.0, 0.3, 0.3, 0.3),
+    "gpu_engine_active_ratio": Gauge((0.985, 0.2, 1.0, 0), 0.0, 0.005, 0.001, 0.001, 0.001, 6),
+    "gpu_sm_active_ratio": Gauge((0.86, 0.08, 0.12, 0), 0.7, 0.012, 0.002, 0.002, 0.003, 6),
+    "gpu_tensor_active_ratio": Gauge((0.46, 0.02, 0, 0), 1.0, 0.012, 0.002, 0.002, 0.003, 6),
+    "gpu_dram_active_ratio": Gauge((0.42, 0.06, 0.01, 0), 0.9, 0.012, 0.002, 0.002, 0.003, 6),
+    "gpu_pcie_transmit_bytes_per_second": Gauge((9e8, 2e8, 1e6, 1e5), 1.0, 3e7, 5e6, 5e6, 5e6),
+    "gpu_pcie_receive_bytes_per_second": Gauge((8e8, 1e8, 1e6, 1e5), 1.0, 3e7, 5e6, 5e6, 5e6),
+    "gpu_framebuffer_used_mib": Gauge((71_500, 71_500, 71_500, 3), unit=40.0),
+    "gpu_framebuffer_free_mib": Gauge((9_579, 9_579, 9_579, 81_076), unit=40.0),
+}
+GPU_RATES: dict[str, Rate] = {
+    "gpu_nvlink_bandwidth_total": Rate((250_000, 40_000, 2, 0), 1.0, 0.05, 1e9),
+    "gpu_power_violation_us_total": Rate((20_000, 0, 0, 0), 0.0, 0.3, 1e9),
+    "gpu_thermal_violation_us_total": Rate(start=1e6),
+    "gpu_ecc_uncorrectable_volatile_total": Rate(start=1.0),
+    "gpu_nvlink_recovery_error_total": Rate(start=3.0),
+}
+NIC_RATES: dict[str, Rate] = {
+    "nic_receive_bytes_total": Rate((5e9, 2e9, 1e4, 1e3), 1.0, 0.04, 1e14),
+    "nic_transmit_bytes_total": Rate((5e9, 3e9, 1e4, 1e3), 1.0, 0.04, 1e14),
+    "nic_ecn_marked_packets_total": Rate(start=1e6),
+    "nic_cnp_sent_packets_total": Rate(start=1e6),
+    "nic_cnp_handled_packets_total": Rate(start=1e6),
+    "nic_link_downed_total": Rate(start=4.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One tick of a source: per node its time, its time at the tick before, and the job's doing."""
+
+    at_s: FloatArray
+    before_s: FloatArray
+    state: IntArray
+    load: FloatArray
+
+    def share(self, fault: Fault, place: int) -> float:
+        """Share of the node's last interval during which the fault held, 0 to 1."""
+        start_s, end_s = float(self.before_s[place]), float(self.at_s[place])
+        held_s = min(end_s, fault.end_s) - max(start_s, fault.onset_s)
+        return min(1.0, max(0.0, held_s / (end_s - start_s)))
+
+
+class Devices:
+    """All devices of one class on all nodes: `metrics` are the rows of `read`."""
+
+    def __init__(
+        self, cluster: Cluster, device: str, units: int, faults: Sequence[Fault], purpose: int
+    ) -> None:
+        rows = [m for m in CATALOGUE if m.device == device]
+        self._faults = faults
+        self._noise = Noise(cluster.seed, purpose)
+        self._shape = (cluster.nodes, units)
+        self._gauges = [m for m in rows if m.kind == "gauge"]
+        self._counters = [m for m in rows if m.kind == "counter"]
+        self._states = [m for m in rows if m.kind in ("state", "bitmask")]
+        self.metrics: list[Metric] = [*self._gauges, *self._counters, *self._states]
+        self._row = {m.name: place for place, m in enumerate(self.metrics)}
+        self._gauge_setup()
+        self._counter_setup()
+
+    @property
+    def names(self) -> list[str]:
+        """Metric names, the row order of `read`."""
+        return [metric.name for metric in self.metrics]
+
+    def read(self, moment: Moment, start_s: float) -> FloatArray:
+        """Values, shape (nodes, metrics, units), rounded as exporters print them."""
+        nodes, units = self._shape
+        block = np.zeros((nodes, len(self.metrics), units))
+        gauges = len(self._gauges)
+        counters = gauges + len(self._counters)
+        if gauges:
+            self._read_gauges(block[:, :gauges], moment, start_s)
+        rates = self._read_rates(moment)
+        self._read_states(block, moment)
+        for fault in self._faults:
+            for place in fault.places:
+                share = moment.share(fault, place)
+                if share > 0.0:
+                    self._strike(fault, place, share, block, rates, moment)
+        self._finish(block[:, :gauges])
+        self._total += rates * (moment.at_s - moment.before_s)[:, None, None]
+        self._blips(moment)
+        np.floor(self._total, out=block[:, gauges:counters])
+        return block
+
+    def _gauge_setup(self) -> None:
+        nodes, units = self._shape
+        table = [GPU_GAUGES.get(m.name, Gauge((0, 0, 0, 0))) for m in self._gauges]
+        self._levels = np.array([g.levels for g in table], dtype=np.float64).reshape(-1, 4).T
+        self._weight = np.array([g.weight for g in table])
+        self._noise_sd = np.array([g.noise for g in table])[:, None]
+        self._swing_sd = np.array([g.swing for g in table])
+        self._scale = np.array([10.0**g.digits for g in table])[:, None]
+        self._low = np.array([m.valid_min for m in self._gauges])[:, None]
+        self._high = np.array([m.valid_max for m in self._gauges])[:, None]
+        by_node = self._noise.normal(nodes, len(table), 1)
+        by_unit = self._noise.normal(nodes, len(table), units)
+        self._offset = by_node * np.array([g.node for g in table])[:, None]
+        self._offset = self._offset + by_unit * np.array([g.unit for g in table])[:, None]
+        self._swing = np.zeros(len(table))
+
+    def _counter_setup(self) -> None:
+        nodes, units = self._shape
+        known = {**GPU_RATES, **NIC_RATES}
+        table = [known.get(m.name, Rate()) for m in self._counters]
+        self._rates = np.array([r.levels for r in table], dtype=np.float64).reshape(-1, 4).T
+        self._rate_weight = np.array([r.weight for r in table])
+        self._rate_noise = np.array([r.noise for r in table])
+        self._noisy = np.flatnonzero(self._rate_noise > 0.0)
+        starts = np.array([r.start for r in table])[:, None]
+        self._total = np.floor(self._noise.rng.random((nodes, len(table), units)) * starts)
+
+    def _read_gauges(self, out: FloatArray, moment: Moment, start_s: float) -> None:
+        levels = self._levels[moment.state]
+        idle = self._levels[IDLE]
+        levels -= (levels - idle) * self._weight * (1.0 - _load(moment))[:, None]
+        # Slow swings (room temperature, clocks of the whole hall) that all nodes share.
+        self._swing *= _SWING_KEEP
+        self._swing += 0.31 * self._noise.normal(len(self._swing))
+        levels += self._swing * self._swing_sd * (moment.state != IDLE)[:, None]
+        np.multiply(self._noise.normal(*out.shape), self._noise_sd, out=out)
+        out += self._offset
+        out += levels[:, :, None]
+        cold = np.maximum(0.0, 1.0 - (moment.at_s - start_s) / _WARMUP_S)
+        for name in ("gpu_temperature_celsius", "gpu_memory_temperature_celsius"):
+            if name in self._row:
+                out[:, self._row[name]] -= 18.0 * cold[:, None]
+
+    def _read_rates(self, moment: Moment) -> FloatArray:
+        nodes, units = self._shape
+        levels = self._rates[moment.state]
+        idle = self._rates[IDLE]
+        levels -= (levels - idle) * self._rate_weight * (1.0 - _load(moment))[:, None]
+        rates = np.repeat(levels[:, :, None], units, axis=2)
+        noise = self._noise.normal(nodes, len(self._noisy), units)
+        rates[:, self._noisy] *= 1.0 + noise * self._rate_noise[self._noisy][:, None]
+        return np.maximum(rates, 0.0, out=rates)
+
+    def _read_states(self, block: FloatArray, moment: Moment) -> None:
+        row = self._row.get("gpu_throttle_reasons_mask")
+        if row is not None:
+            capped = self._noise.rng.random(self._shape) < 0.1
+            block[:, row] = np.where(capped & (moment.state < HANG)[:, None], POWER_CAP_MASK, 0.0)
+
+    def _blips(self, moment: Moment) -> None:
+        """Rare small counts of the counters that should be zero, below what matters."""
+        nodes, units = self._shape
+        for column, metric in enumerate(self._counters):
+            if metric.class_ != "abnormal":
+                continue
+            interval_s = float(np.min(moment.at_s - moment.before_s))
+            most = int(0.4 * min(metric.effect_min, 1e5) * interval_s)
+            if most < 1:
+                continue
+            for flat in self._noise.places(nodes * units, BLIP_SHARE).tolist():
+                count = float(self._noise.rng.integers(1, most + 1))
+                self._total[flat // units, column, flat % units] += count
+
+    def _finish(self, gauges: FloatArray) -> None:
+        """Clip to the physical range and round to the printed digits, in place."""
+        np.clip(gauges, self._low, self._high, out=gauges)
+        gauges *= self._scale
+        np.rint(gauges, out=gauges)
+        gauges /= self._scale
+
+    def _strike(
+        self,
+        fault: Fault,
+        place: int,
+        share: float,
+        block: FloatArray,
+        rates: FloatArray,
+        moment: Moment,
+    ) -> None:
+        """Write one fault over one node's readings; the subclasses know how."""
+        raise NotImplementedError
+
+    def _rate_row(self, name: str) -> int:
+        return self._row[name] - len(self._gauges)
+
+
+class Gpus(Devices):
+    """The GPUs of all nodes."""
+
+    def __init__(self, cluster: Cluster, faults: Sequence[Fault]) -> None:
+        mine = [f for f in faults if f.what.name in ("thermal", "hot")]
+        super().__init__(cluster, "gpu", cluster.gpus, mine, purpose=1)
+
+    def _strike(
+        self,
+        fault: Fault,
+        place: int,
+        share: float,
+        block: FloatArray,
+        rates: FloatArray,
+        moment: Moment,
+    ) -> None:
+        gpu, row = fault.gpu, self._row
+        at_s = float(moment.at_s[place])
+        if not fault.active(at_s):
+            return
+        ramp = min(1.0, (at_s - fault.onset_s) / _RAMP_S)
+        block[place, row["gpu_temperature_celsius"], gpu] += 12.0 * ramp
+        block[place, row["gpu_memory_temperature_celsius"], gpu] += 10.0 * ramp
+        if fault.what.name == "hot":
+            return
+        block[place, row["gpu_temperature_celsius"], gpu] += 12.0 * ramp
+        block[place, row["gpu_sm_clock_mhz"], gpu] *= 0.72
+        block[place, row["gpu_power_watts"], gpu] *= 0.8
+        block[place, row["gpu_throttle_reasons_mask"], gpu] = THERMAL_MASK
+        rates[place, self._rate_row("gpu_thermal_violation_us_total"), gpu] = 280_000.0 * share
+
+
+class Ports(Devices):
+    """The NIC ports of all nodes."""
+
+    def __init__(self, cluster: Cluster, faults: Sequence[Fault]) -> None:
+        mine = [f for f in faults if f.what.name in ("ecn", "ecn-only", "leaf")]
+        super().__init__(cluster, "nic", len(PORTS), mine, purpose=2)
+
+    def _strike(
+        self,
+        fault: Fault,
+        place: int,
+        share: float,
+        block: FloatArray,
+        rates: FloatArray,
+        moment: Moment,
+    ) -> None:
+        if moment.state[place] in (HANG, IDLE):
+            return  # nothing is sent, so nothing is marked
+        whole_leaf = fault.what.name == "leaf"
+        marks = self._noise.uniform(ECN_LOW_PER_S, ECN_HIGH_PER_S, len(PORTS)) * share
+        ports = list(range(len(PORTS))) if whole_leaf else [fault.partner_port]
+        rates[place, self._rate_row("nic_ecn_marked_packets_total"), ports] = marks[ports]
+        rates[place, self._rate_row("nic_cnp_sent_packets_total"), ports] = 0.6 * marks[ports]
+        if whole_leaf:
+            return
+        for name in ("nic_receive_bytes_total", "nic_transmit_bytes_total"):
+            row = self._rate_row(name)
+            moved = 0.999 * share * rates[place, row, fault.port]
+            rates[place, row, fault.port] -= moved
+            rates[place, row, fault.partner_port] += moved
+
+
+def _load(moment: Moment) -> FloatArray:
+    """The load where the job runs; what stands still has the level of standing still."""
+    return np.where(moment.state < HANG, moment.load, 1.0)

@@ -1,0 +1,337 @@
+"""Seeded, labelled telemetry of a synchronous training job: records in order of arrival.
+
+The same arguments give the same bytes on every machine. Memory is bounded: the run is made
+window by window and never held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from evaluation.cluster import JOB, PORTS, Cluster
+from evaluation.devices import Devices, Gpus, Moment, Ports
+from evaluation.faults import Fault, FaultSpec, place_faults
+from evaluation.incidentals import fault_events
+from evaluation.noise import Noise, milliseconds
+from evaluation.ranks import RankSteps
+from evaluation.training import Step, Training
+from telemetry.errors import SettingsError
+from telemetry.records import (
+    KIND_ORDER,
+    Allocation,
+    Beat,
+    Frame,
+    Hardware,
+    Record,
+    Settings,
+    Steps,
+)
+from telemetry.settings import EngineSettings
+
+START_S = 1_790_000_000.0
+GPU_INTERVAL_S = 15.0
+NIC_INTERVAL_S = 60.0
+STEP_TIME_S = 5.2
+ENGINE_VERSION = "0.1.0"
+DRIVER, FIRMWARE = "580.95.05", "28.44.1036"
+LISTING_S = 600.0
+BLANK_SHARE, MISSED_SHARE = 0.0005, 0.001
+JITTER_S = 0.3
+DELAY_MIN_S, DELAY_MAX_S = 0.02, 0.25
+_GPU_SCHEDULE, _NIC_SCHEDULE, _DELAYS = 11, 12, 13
+
+_Key = tuple[float, int, str, str, int]
+_Item = tuple[_Key, Record]
+
+
+class Simulation:
+    """One run. `records` may be called again and starts anew."""
+
+    def __init__(
+        self,
+        nodes: int,
+        gpus: int = 8,
+        *,
+        minutes: float,
+        seed: int = 0,
+        faults: Sequence[FaultSpec] = (),
+        start_s: float = START_S,
+        gpu_interval_s: float = GPU_INTERVAL_S,
+        nic_interval_s: float = NIC_INTERVAL_S,
+        step_time_s: float = STEP_TIME_S,
+        rank_steps: bool = True,
+        settings: EngineSettings | None = None,
+    ) -> None:
+        for name, value in (("minutes", minutes), ("intervals", gpu_interval_s),
+                            ("intervals", nic_interval_s), ("step time", step_time_s)):  # fmt: skip
+            if not 0.0 < value < 1e7:
+                raise SettingsError(f"{name} must be positive, not {value:g}")
+        self.cluster = Cluster(nodes, gpus, seed)
+        self.start_s = start_s
+        self.end_s = start_s + minutes * 60.0
+        self.faults = place_faults(faults, self.cluster, start_s, self.end_s)
+        self.rank_steps = rank_steps
+        self.step_time_s = step_time_s
+        self.interval_s = {"gpu": gpu_interval_s, "nic": nic_interval_s}
+        base = EngineSettings() if settings is None else settings
+        ticks = msgspec.structs.replace(base.ticks, interval_s=self.interval_s)
+        self.settings = msgspec.structs.replace(base, ticks=ticks)
+
+    def truth(self) -> dict[str, Any]:
+        """What was injected, in the form of `truth.json`."""
+        return {"faults": [fault.truth(self.cluster) for fault in self.faults]}
+
+    def records(self) -> Iterator[tuple[float, Record]]:
+        """(arrival, record) in order of arrival, Unix seconds."""
+        window_s = min(self.interval_s.values())
+        training = Training(self.start_s, self.step_time_s, self.faults, self.cluster.seed)
+        sources = [
+            Source(self, "gpu", Gpus(self.cluster, self.faults), training, _GPU_SCHEDULE),
+            Source(self, "nic", Ports(self.cluster, self.faults), training, _NIC_SCHEDULE),
+        ]
+        desk = Desk(self)
+        pending: list[_Item] = list(desk.opening())
+        from_s = self.start_s
+        while from_s < self.end_s:
+            to_s = min(from_s + window_s, self.end_s)
+            horizon_s = to_s + max(self.interval_s.values()) + 1.0
+            for step in training.advance(horizon_s):
+                pending += desk.steps(step)
+            pending += desk.beats(from_s, to_s)
+            pending += desk.events(from_s, to_s)
+            pending += desk.listings(from_s, to_s)
+            for source in sources:
+                pending += source.frames(from_s, to_s)
+            pending.sort(key=itemgetter(0))
+            # Whatever a later window adds has an event time, and so an arrival, past `to_s`.
+            cut = bisect_left(pending, to_s, key=lambda item: item[0][0])
+            for key, record in pending[:cut]:
+                yield key[0], record
+            del pending[:cut]
+            from_s = to_s
+        for key, record in pending:
+            if record.at < self.end_s:
+                yield key[0], record
+
+
+class Source:
+    """One source on all nodes: scrapes with a phase of their own, blanks and gaps."""
+
+    def __init__(
+        self,
+        run: Simulation,
+        name: str,
+        devices: Devices,
+        training: Training,
+        purpose: int,
+    ) -> None:
+        self._run, self._name, self._devices, self._training = run, name, devices, training
+        self._noise = Noise(run.cluster.seed, purpose)
+        self._interval_s = run.interval_s[name]
+        nodes = run.cluster.nodes
+        self._phase = self._noise.rng.random(nodes) * (0.98 * self._interval_s)
+        self._seq = [0] * nodes
+        self._tick = 0
+        self._before = run.start_s + self._phase - self._interval_s
+        self._entities = [self._entity_names(place) for place in range(nodes)]
+        self._lost = [f for f in run.faults if f.what.name == "xid79"]
+
+    def frames(self, from_s: float, to_s: float) -> Iterator[_Item]:
+        """The frames of all ticks that start in [from_s, to_s)."""
+        while (start_s := self._run.start_s + self._tick * self._interval_s) < to_s:
+            yield from self._one_tick(start_s)
+            self._tick += 1
+
+    def _one_tick(self, start_s: float) -> Iterator[_Item]:
+        run, nodes = self._run, self._run.cluster.nodes
+        jitter = self._noise.uniform(0.0, min(JITTER_S, 0.02 * self._interval_s), nodes)
+        at = milliseconds(start_s + self._phase + jitter)
+        state, load = self._training.states(at)
+        moment = Moment(at, self._before, state, load)
+        values = self._devices.read(moment, run.start_s)
+        self._before = at
+        rows: list[list[list[float | None]]] = values.tolist()
+        self._blank(rows, values.shape)
+        for fault in self._lost:
+            if self._name == "gpu" and fault.active(float(at[fault.place])):
+                for row in rows[fault.place]:
+                    row[fault.gpu] = None
+        arrival = milliseconds(at + self._noise.uniform(DELAY_MIN_S, DELAY_MAX_S, nodes))
+        heard = self._noise.rng.random(nodes) >= MISSED_SHARE
+        extra = self._node_metrics(nodes) if self._name == "nic" else None
+        times, arrivals = at.tolist(), arrival.tolist()
+        for place in np.flatnonzero(heard).tolist():
+            if times[place] >= run.end_s or muted(run.faults, place, times[place]):
+                continue
+            more = {} if extra is None else {name: row[place] for name, row in extra.items()}
+            yield self._frame(place, times[place], arrivals[place], rows[place], more)
+
+    def _frame(
+        self,
+        place: int,
+        at_s: float,
+        arrival_s: float,
+        rows: list[list[float | None]],
+        more: dict[str, list[float | None]],
+    ) -> _Item:
+        node, seq = self._run.cluster.names[place], self._seq[place]
+        self._seq[place] = seq + 1
+        metrics = dict(zip(self._devices.names, rows, strict=True))
+        metrics.update(more)
+        frame = Frame(
+            at=at_s, node=node, source=self._name, started_at=self._run.start_s, seq=seq,
+            sent_at=at_s, entities=self._entities[place], metrics=metrics,
+        )  # fmt: skip
+        return (arrival_s, KIND_ORDER[Frame], node, self._name, seq), frame
+
+    def _blank(self, rows: list[list[list[float | None]]], shape: tuple[int, ...]) -> None:
+        """Make a small share of the values null, as exporters do."""
+        _, metrics, units = shape
+        size = shape[0] * metrics * units
+        for flat in self._noise.places(size, BLANK_SHARE).tolist():
+            place, rest = divmod(flat, metrics * units)
+            rows[place][rest // units][rest % units] = None
+
+    def _node_metrics(self, nodes: int) -> dict[str, list[list[float | None]]]:
+        """Load and free memory of the hosts, which travel with the NIC source."""
+        load = np.rint((22.0 + 2.0 * self._noise.normal(nodes, 1)) * 100.0) / 100.0
+        free = np.floor(1.5e12 + 2e10 * self._noise.normal(nodes, 1))
+        return {"host_load1": load.tolist(), "host_memory_available_bytes": free.tolist()}
+
+    def _entity_names(self, place: int) -> dict[str, list[str]]:
+        if self._name == "gpu":
+            return {"gpu": [gpu.uuid for gpu in self._run.cluster.gpu_list(place)]}
+        return {"nic": list(PORTS), "node": [self._run.cluster.names[place]]}
+
+
+class Desk:
+    """Everything but frames: settings, hardware, listings, beats, events and steps."""
+
+    def __init__(self, run: Simulation) -> None:
+        self._run = run
+        self._noise = Noise(run.cluster.seed, _DELAYS)
+        self._seq: dict[tuple[str, str], int] = {}
+        self._ranks = RankSteps(run.cluster, run.faults, run.step_time_s)
+        self._events = list(fault_events(run.cluster, run.faults))
+        self._beat = 0
+        self._listing = 1
+
+    def opening(self) -> Iterator[_Item]:
+        """What stands first in the log."""
+        yield from self._inventory(self._run.start_s)
+
+    def listings(self, from_s: float, to_s: float) -> Iterator[_Item]:
+        """The inventory again, every ten minutes."""
+        while (at_s := self._run.start_s + self._listing * LISTING_S) < to_s:
+            yield from self._inventory(at_s)
+            self._listing += 1
+
+    def beats(self, from_s: float, to_s: float) -> Iterator[_Item]:
+        """A beat every few seconds."""
+        period_s = self._run.settings.ticks.beat_s
+        while (at_s := self._run.start_s + self._beat * period_s) < to_s:
+            self._beat += 1
+            yield self._item(Beat(**self._header("", "beat", at_s)), 0.001)
+
+    def events(self, from_s: float, to_s: float) -> Iterator[_Item]:
+        """What the kernel and the training log say of the faults."""
+        for event in self._events:
+            place = self._run.cluster.index.get(event.node, -1)
+            if not from_s <= event.at < to_s or muted(self._run.faults, place, event.at):
+                continue
+            numbered = msgspec.structs.replace(
+                event, **self._header(event.node, event.source, event.at)
+            )
+            yield self._item(numbered, self._delay_s())
+
+    def steps(self, step: Step) -> Iterator[_Item]:
+        """The job's line, and the nodes' own columns where they are due."""
+        header = self._header("", "training", step.end_s)
+        yield self._item(job_steps(step, header), self._delay_s())
+        if not self._run.rank_steps:
+            return
+        for place, times in self._ranks.due(step):
+            if muted(self._run.faults, place, step.end_s):
+                continue
+            node = self._run.cluster.names[place]
+            record = Steps(
+                **self._header(node, "training", step.end_s),
+                job=JOB,
+                step_kind=step.kind,
+                ranks=self._run.cluster.ranks(place),
+                step=[step.number],
+                step_time_s=[step.time_s],
+                compute_time_s=times,
+            )
+            yield self._item(record, self._delay_s())
+
+    def _inventory(self, at_s: float) -> Iterator[_Item]:
+        run, cluster = self._run, self._run.cluster
+        wire = msgspec.json.encode(run.settings, order="sorted")
+        digest = hashlib.sha256(wire).hexdigest()[:16]
+        settings = Settings(
+            **self._header("", "settings", at_s),
+            digest=digest, engine_version=ENGINE_VERSION, settings=run.settings,
+        )  # fmt: skip
+        yield self._item(settings, 0.0)
+        for place, node in enumerate(cluster.names):
+            if muted(run.faults, place, at_s):
+                continue
+            hardware = Hardware(
+                **self._header(node, "hardware", at_s), boot_id=cluster.boot_id(place),
+                serial=cluster.serial(place), gpus=cluster.gpu_list(place),
+                ports=cluster.port_list(), driver=DRIVER, firmware=FIRMWARE,
+            )  # fmt: skip
+            yield self._item(hardware, 0.001)
+        listing = Allocation(
+            **self._header("", "inventory", at_s), jobs=[cluster.job(run.start_s)],
+            nodes=cluster.node_infos(), listing=f"{at_s:.0f}", last=True, count=1,
+        )  # fmt: skip
+        yield self._item(listing, 0.002)
+
+    def _header(self, node: str, source: str, at_s: float) -> dict[str, Any]:
+        seq = self._seq.get((node, source), 0)
+        self._seq[node, source] = seq + 1
+        return {
+            "at": at_s, "node": node, "source": source, "started_at": self._run.start_s,
+            "seq": seq, "sent_at": at_s,
+        }  # fmt: skip
+
+    def _delay_s(self) -> float:
+        return DELAY_MIN_S + (DELAY_MAX_S - DELAY_MIN_S) * float(self._noise.rng.random())
+
+    def _item(self, record: Record, delay_s: float) -> _Item:
+        arrival_s = round(record.at + delay_s, 3)
+        return (
+            (arrival_s, KIND_ORDER[type(record)], record.node, record.source, record.seq),
+            record,
+        )
+
+
+def job_steps(step: Step, header: dict[str, Any]) -> Steps:
+    """The step as one log of the whole job says it."""
+    missing = [name for name in ("loss", "grad_norm") if getattr(step, name) is None]
+    return Steps(
+        **header,
+        job=JOB,
+        step_kind=step.kind,
+        step=[step.number],
+        step_time_s=[step.time_s],
+        loss=[step.loss],
+        grad_norm=[step.grad_norm],
+        tokens=[float(step.tokens)],
+        throughput=[step.throughput],
+        nonfinite=[missing] if missing else [],
+    )
+
+
+def muted(faults: Sequence[Fault], place: int, at_s: float) -> bool:
+    """Whether a node's telemetry has stopped."""
+    return any(f.what.mute and f.place == place and f.active(at_s) for f in faults)
