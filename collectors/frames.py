@@ -1,0 +1,141 @@
+"""Blocks of samples into the records that carry them: frames, and steps of a training exporter.
+
+No Python statement per sample: a block becomes nested lists in one call, NaN as None.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.spill import Block, Column, Target
+from telemetry.metrics import CATALOGUE
+from telemetry.records import Frame, Steps
+
+FloatArray = NDArray[np.float64]
+
+TRAINING = "training"
+_RANK = {row.name: rank for rank, row in enumerate(CATALOGUE)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A device class's part: the values at `cells` of shape (metrics, entities), -1 for none."""
+
+    name: str
+    metrics: tuple[str, ...]
+    entities: list[str]
+    cells: NDArray[np.int64]
+
+
+class FrameMaker:
+    """Frames of one target, their sequence numbers rising from 0."""
+
+    def __init__(self, target: Target, columns: list[Column]) -> None:
+        self._node, self._source = target.node, target.source
+        self._seq = 0
+        self._devices = [
+            _device([(at, column) for at, column in enumerate(columns) if column.device == name])
+            for name in sorted({column.device for column in columns})
+        ]
+        self._names = tuple(name for device in self._devices for name in device.metrics)
+        self._entities = {device.name: device.entities for device in self._devices}
+
+    def frames(self, block: Block) -> Iterator[Frame]:
+        """One frame a row."""
+        parts = [_lists(block.values, device.cells) for device in self._devices]
+        node, source, entities, names = self._node, self._source, self._entities, self._names
+        for at, *rows in zip(block.times.tolist(), *parts, strict=True):
+            row = rows[0] if len(rows) == 1 else [values for part in rows for values in part]
+            yield Frame(
+                at=at, node=node, source=source, started_at=0.0, seq=self._seq,
+                entities=entities, metrics=dict(zip(names, row, strict=True)),
+            )  # fmt: skip
+            self._seq += 1
+
+
+class StepMaker:
+    """Steps of one training exporter's gauges: a step ended when its number rose."""
+
+    def __init__(self, target: Target, columns: list[Column]) -> None:
+        self._target = target
+        self._places = {column.metric: at for at, column in enumerate(columns)}
+        self._last = math.nan
+        self.unnumbered = 0
+
+    def steps(self, block: Block) -> Iterator[Steps]:
+        """At most one a row; rows without a step number are counted, never joined."""
+        number = self._places.get("step")
+        if number is None:
+            self.unnumbered += len(block.times)
+            return
+        for at, row in zip(block.times.tolist(), block.values.tolist(), strict=True):
+            step = row[number]
+            if math.isfinite(step) and step != self._last:
+                self._last = step
+                yield self._made(at, int(step), row)
+
+    def _made(self, at: float, step: int, row: list[float]) -> Steps:
+        # The parser writes infinity for what was printed as NaN or infinite.
+        nonfinite = [name for name in ("loss", "grad_norm") if math.isinf(self._value(name, row))]
+        return Steps(
+            at=at, node="", source=TRAINING, started_at=0.0, seq=0, job=self._target.job,
+            step=[step],
+            step_time_s=self._column("step_time_s", row),
+            compute_time_s=self._column("compute_time_s", row),
+            loss=self._column("loss", row),
+            grad_norm=self._column("grad_norm", row),
+            tokens=self._column("tokens", row),
+            mfu_ratio=self._column("mfu_ratio", row),
+            throughput=self._column("throughput", row),
+            nonfinite=[nonfinite] if nonfinite else [],
+        )  # fmt: skip
+
+    def _value(self, name: str, row: list[float]) -> float:
+        place = self._places.get(name)
+        return math.nan if place is None else row[place]
+
+    def _column(self, name: str, row: list[float]) -> list[float | None]:
+        value = self._value(name, row)
+        if math.isnan(value):
+            return []
+        return [value if math.isfinite(value) else None]
+
+
+def _device(columns: list[tuple[int, Column]]) -> _Device:
+    metrics = sorted({column.metric for _, column in columns}, key=lambda name: _RANK[name])
+    entities = sorted({column.entity for _, column in columns}, key=natural)
+    row = {name: at for at, name in enumerate(metrics)}
+    place = {name: at for at, name in enumerate(entities)}
+    cells = np.full((len(metrics), len(entities)), -1, dtype=np.int64)
+    for at, column in columns:
+        cells[row[column.metric], place[column.entity]] = at
+    return _Device(columns[0][1].device, tuple(metrics), entities, cells)
+
+
+def _lists(values: FloatArray, cells: NDArray[np.int64]) -> list[list[list[float | None]]]:
+    """Shape (rows, metrics, entities) as lists."""
+    part = values[:, cells]
+    if bool((cells < 0).any()):
+        part[:, cells < 0] = np.nan
+    missing = np.isnan(part)
+    if bool(missing.any()):
+        boxed = part.astype(object)
+        boxed[missing] = None
+        lists: list[list[list[float | None]]] = boxed.tolist()
+        return lists
+    whole: list[list[list[float | None]]] = part.tolist()
+    return whole
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key that puts "mlx5_2" before "mlx5_10"."""
+    return tuple(
+        (int(piece), "") if piece.isdecimal() else (-1, piece)
+        for piece in re.split(r"([0-9]{1,9})", name, maxsplit=16)
+    )

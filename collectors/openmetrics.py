@@ -1,0 +1,384 @@
+"""OpenMetrics text with timestamps, as `promtool tsdb dump-openmetrics` writes it. Pure.
+
+Such a dump is ordered by series: thousands of lines that differ only in value and time. They are
+taken as one run, at the speed of C; a run with a broken line is read again line by line, so that
+the line costs only itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
+from telemetry.metrics import BY_SOURCE_NAME, Metric
+from telemetry.records import Rejected
+
+FloatArray = NDArray[np.float64]
+
+LINE_BYTES_MAX = 65_536
+SERIES_BYTES_MAX = 16_384  # name and labels
+SERIES_MAX = 400_000  # remembered; beyond it they are read anew
+RUN_LINES_MAX = 500_000
+STAMPS_MAX = 2_000_000  # time stamps kept as text, to be recognised in the next series
+FEED_BYTES = 262_144  # what fits the cache beside its lines
+
+# A training exporter's gauges and the column of `Steps` that they fill.
+STEP_COLUMNS = {
+    "training_step": "step",
+    "training_iteration": "step",
+    "training_step_time_seconds": "step_time_s",
+    "training_compute_time_seconds": "compute_time_s",
+    "training_loss": "loss",
+    "training_grad_norm": "grad_norm",
+    "training_tokens": "tokens",
+    "training_mfu_ratio": "mfu_ratio",
+    "training_throughput_tflops_per_gpu": "throughput",
+}
+
+# DCGM's blanks: "no value", "not found", "not supported", "no permission" in each number type, and
+# what int64 becomes where an exporter prints a float. 2^32 - 1 is an unsigned -1.
+_INT64_BLANK_MIN = float(0x7FFF_FFFF_FFFF_FFF0)
+_GPU_BLANKS = np.array(
+    [*range(2_147_483_632, 2_147_483_636), *range(140_737_488_355_328, 140_737_488_355_332)],
+    dtype=np.float64,
+)
+_UNSIGNED_BLANK = 4_294_967_295.0
+_BLANK_SMALLEST = 2_147_483_632.0
+
+# Name, labels and the space after them. Possessive, so a hostile line costs its length once.
+_SERIES = re.compile(
+    rb'([A-Za-z_:][A-Za-z0-9_:]*+)[ \t]*+(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\})?+[ \t]++'
+)
+_LABEL = re.compile(
+    rb'[\s,]*+([A-Za-z_][A-Za-z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+', re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One known series.
+
+    metric   its row of the catalogue; None for a training exporter's gauge
+    column   the column of `Steps` that it fills, "" for a catalogue metric
+    entity   "GPU-…", "gpu3", "mlx5_0/1", "node"; "" for training
+    labels   all of them, unescaped
+    """
+
+    metric: Metric | None
+    column: str
+    entity: str
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Consecutive samples of one series.
+
+    times    shape (n,), Unix seconds, in the file's order; the same object where the next series
+             has the same stamps
+    values   shape (n,), in the catalogue's unit, NaN where there is no usable value
+    """
+
+    series: Series
+    times: FloatArray
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stamps:
+    suffixes: list[bytes]
+    times: FloatArray
+
+
+class OpenMetricsParser:
+    """Bytes of one file in, runs and rejected lines out.
+
+    blanked   (metric name, reason) -> samples that became null
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._tail = b""
+        self._overlong = False
+        self._lines: list[bytes] = []
+        self._first_line = 1  # the number of self._lines[0]
+        self._series: dict[bytes, Series | str | None] = {}
+        self._stamps: dict[bytes, _Stamps] = {}
+        self._stamps_kept = 0
+        self.blanked: Counter[tuple[str, str]] = Counter()
+        self.samples = 0
+
+    def feed(self, data: bytes) -> Iterator[Run | Rejected]:
+        """What the next bytes hold; the last run waits for more of itself."""
+        for at in range(0, len(data), FEED_BYTES):
+            yield from self._feed(data[at : at + FEED_BYTES])
+
+    def _feed(self, data: bytes) -> Iterator[Run | Rejected]:
+        pieces = (self._tail + data).split(b"\n")
+        self._tail = pieces.pop()
+        if self._overlong and pieces:
+            pieces[0] = b""
+            self._overlong = False
+        self._lines += pieces
+        yield from self._read(last=False)
+        if len(self._tail) > LINE_BYTES_MAX:
+            if not self._overlong:
+                yield self._reject("line too long", self._tail, len(self._lines))
+            self._tail, self._overlong = b"", True
+
+    def finish(self, whole: bool = True) -> Iterator[Run | Rejected]:
+        """The rest; with `whole` false the file was cut and a last line without its end is left."""
+        if self._tail and whole and not self._overlong:
+            self._lines.append(self._tail)
+        self._tail = b""
+        yield from self._read(last=True)
+
+    def _read(self, last: bool) -> Iterator[Run | Rejected]:
+        lines, at = self._lines, 0
+        while at < len(lines):
+            line = lines[at]
+            if not line or line[0] == 35 or line.isspace():
+                at += 1
+                continue
+            found = _SERIES.match(line, 0, SERIES_BYTES_MAX)
+            if found is None or len(line) > LINE_BYTES_MAX:
+                yield self._reject("no series name", line, at)
+                at += 1
+                continue
+            name = found[1]
+            known = name.decode() in BY_SOURCE_NAME or name.decode() in STEP_COLUMNS
+            prefix = found[0] if known else line[: found.end(1) + 1]
+            end = _run_end(lines, at, prefix)
+            if end == len(lines) and not last and end - at < RUN_LINES_MAX:
+                break
+            if known:
+                yield from self._run(found, at, end)
+            at = end
+        self._first_line += at
+        del lines[:at]
+
+    def _run(self, found: re.Match[bytes], at: int, end: int) -> Iterator[Run | Rejected]:
+        series = self._known(found)
+        if isinstance(series, str):
+            for place in range(at, end):
+                yield self._reject(series, self._lines[place], place)
+            return
+        if series is None:
+            return
+        lines = self._lines[at:end]
+        tails = list(map(bytes.removeprefix, lines, repeat(found[0])))
+        read = self._fast(tails)
+        if read is None:
+            yield from self._slowly(lines, at)
+            return
+        times, values = read
+        yield Run(series, times, self._clean(series, values))
+
+    def _fast(self, tails: list[bytes]) -> tuple[FloatArray, FloatArray] | None:
+        """Times and values of "value time" lines, None where any line is something else."""
+        stamp = tails[0].partition(b" ")[2]
+        stamps = self._stamps.get(stamp)
+        if stamps is not None and len(stamps.suffixes) == len(tails):
+            texts = map(bytes.removesuffix, tails, stamps.suffixes)
+            try:
+                return stamps.times, np.fromiter(map(float, texts), np.float64, len(tails))
+            except ValueError:
+                pass  # other stamps, or a broken line: the next way tells
+        values, _, ends = zip(*map(bytes.partition, tails, repeat(b" ")), strict=True)
+        try:
+            times = np.fromiter(map(float, ends), np.float64, len(tails))
+            numbers = np.fromiter(map(float, values), np.float64, len(tails))
+        except ValueError:
+            return None
+        if not (float(times.min()) >= AT_MIN_S and float(times.max()) < AT_MAX_S):
+            return None
+        return self._remember(stamp, ends, times), numbers
+
+    def _remember(self, stamp: bytes, ends: tuple[bytes, ...], times: FloatArray) -> FloatArray:
+        """Keep the stamps: the target's next series has the same ones."""
+        if len(ends) < 8:
+            return times
+        old = self._stamps.pop(stamp, None)
+        if old is not None:
+            self._stamps_kept -= len(old.suffixes)
+        while self._stamps and self._stamps_kept + len(ends) > STAMPS_MAX:
+            self._stamps_kept -= len(self._stamps.pop(next(iter(self._stamps))).suffixes)
+        self._stamps[stamp] = _Stamps([b" " + end for end in ends], times)
+        self._stamps_kept += len(ends)
+        return times
+
+    def _slowly(self, lines: list[bytes], at: int) -> Iterator[Run | Rejected]:
+        """Line by line; neighbours of one series still make one run."""
+        series: Series | None = None
+        times: list[float] = []
+        values: list[float] = []
+        for place, line in enumerate(lines, at):
+            read = self._line(line)
+            if isinstance(read, str):
+                yield self._reject(read, line, place)
+            elif read is not None:
+                if read[0] is not series and series is not None:
+                    yield self._made(series, times, values)
+                    times, values = [], []
+                series = read[0]
+                times.append(read[1])
+                values.append(read[2])
+        if series is not None:
+            yield self._made(series, times, values)
+
+    def _made(self, series: Series, times: list[float], values: list[float]) -> Run:
+        return Run(series, np.array(times), self._clean(series, np.array(values)))
+
+    def _line(self, line: bytes) -> tuple[Series, float, float] | str | None:
+        """One sample, why there is none, or None for a line that is not ours."""
+        if not line or line[0] == 35 or line.isspace():
+            return None
+        found = _SERIES.match(line, 0, SERIES_BYTES_MAX)
+        if found is None or len(line) > LINE_BYTES_MAX:
+            return "no series name"
+        series = self._known(found)
+        if not isinstance(series, Series):
+            return series
+        words = line[found.end() :].split(b" # ", 1)[0].rsplit(maxsplit=1)
+        if len(words) != 2:
+            return "no time stamp"
+        at_s = _number(words[1])
+        if at_s is None or not AT_MIN_S <= at_s < AT_MAX_S:
+            return "no time stamp"
+        value = _number(words[0])
+        if value is None:
+            self.blanked[_name(series), "text"] += 1
+            return series, at_s, math.nan
+        return series, at_s, value
+
+    def _known(self, found: re.Match[bytes]) -> Series | str | None:
+        """The series, why it cannot be used, or None where the name is not ours."""
+        key = found[0]
+        if key in self._series:
+            return self._series[key]
+        if len(self._series) >= SERIES_MAX:
+            self._series.clear()
+        made = self._series[key] = read_series(found[1].decode(), found[2] or b"")
+        return made
+
+    def _clean(self, series: Series, values: FloatArray) -> FloatArray:
+        self.samples += len(values)
+        if series.metric is None:
+            # Of a loss NaN is news, not a gap: infinity stands for it until the step is made.
+            return np.where(np.isfinite(values), values, np.inf)
+        return clean(series.metric, values, self.blanked)
+
+    def _reject(self, reason: str, line: bytes, place: int) -> Rejected:
+        return rejected(reason, line, f"{self._place}:{self._first_line + place}")
+
+
+def clean(metric: Metric, values: FloatArray, blanked: Counter[tuple[str, str]]) -> FloatArray:
+    """Values in the catalogue's unit; blank, junk and NaN are NaN and counted by reason."""
+    scaled = values if metric.scale == 1.0 else values * metric.scale
+    inside = (scaled >= metric.valid_min) & (scaled <= metric.valid_max) & np.isfinite(scaled)
+    blank = _blank(metric, values)
+    if blank is None and bool(inside.all()):
+        return scaled
+    if blank is None:
+        blank = np.zeros(len(values), dtype=np.bool_)
+    nan = np.isnan(values)
+    for reason, which in (("nan", nan), ("blank", blank), ("range", ~inside & ~nan & ~blank)):
+        count = int(np.count_nonzero(which))
+        if count:
+            blanked[metric.name, reason] += count
+    return np.where(inside & ~blank, scaled, np.nan)
+
+
+def _blank(metric: Metric, values: FloatArray) -> NDArray[np.bool_] | None:
+    if not bool((values >= _BLANK_SMALLEST).any()):
+        return None
+    blank = (values == _UNSIGNED_BLANK) | (values >= _INT64_BLANK_MIN) & np.isfinite(values)
+    if metric.device == "gpu":
+        blank |= np.isin(values, _GPU_BLANKS)
+    return np.asarray(blank, dtype=np.bool_)
+
+
+def read_series(name: str, text: bytes) -> Series | str | None:
+    """The series of a name and its label text; why it is unusable; None where not ours."""
+    metric = BY_SOURCE_NAME.get(name)
+    column = STEP_COLUMNS.get(name, "")
+    if metric is None and not column:
+        return None
+    labels = read_labels(text)
+    if labels is None:
+        return "labels cannot be read"
+    if metric is None:
+        return Series(None, column, "", labels)
+    entity = _entity(metric, labels)
+    return Series(metric, "", entity, labels) if entity else f"no label names the {metric.device}"
+
+
+def read_labels(text: bytes) -> dict[str, str] | None:
+    """`a="b",c="d"` with its escapes undone, None where it is something else."""
+    labels: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        found = _LABEL.match(text, at)
+        if found is None:
+            return labels if not text[at:].strip(b" \t,") else None
+        value = found[2].decode("utf-8", "replace")
+        if "\\" in value:
+            value = _ESCAPE.sub(lambda hit: "\n" if hit[1] == "n" else hit[1], value)
+        labels[found[1].decode()] = value
+        at = found.end()
+    return labels
+
+
+def _entity(metric: Metric, labels: dict[str, str]) -> str:
+    if metric.device == "node":
+        return "node"
+    if metric.device == "nic":
+        device, port = labels.get("device", ""), labels.get("port", "")
+        return f"{device}/{port}" if device and port else device
+    name = labels.get("UUID") or labels.get("gpu_uuid") or labels.get("uuid") or ""
+    if not name:
+        index = labels.get("gpu") or labels.get("device", "").removeprefix("nvidia")
+        name = f"gpu{index}" if index else ""
+    part = labels.get("GPU_I_ID", "")
+    return f"{name}/{part}" if name and part else name
+
+
+def _name(series: Series) -> str:
+    return series.column if series.metric is None else series.metric.name
+
+
+def _number(word: bytes) -> float | None:
+    if b"_" in word:
+        return None  # Python's spelling, nobody else's
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _run_end(lines: list[bytes], at: int, prefix: bytes) -> int:
+    """The first line after `at` that does not start with `prefix`, found by galloping.
+
+    Where series are mixed it may lie too far; whoever reads the run notices.
+    """
+    good, step = at, 1
+    while good + step < len(lines) and lines[good + step].startswith(prefix):
+        good += step
+        step *= 2
+    bad = min(good + step, len(lines))
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if lines[middle].startswith(prefix):
+            good = middle
+        else:
+            bad = middle
+    return bad
