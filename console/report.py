@@ -56,6 +56,7 @@ class Card:
 
 def render(report: Report) -> str:
     """The report as one HTML document; the same report gives the same bytes."""
+    watched = facts(report.summary)
     order = words.ordered([view.incident for view in report.incidents])
     views = [report.incidents[place] for place in order]
     cards = [_card(place, view) for place, view in enumerate(views[:CARDS_MAX], 1)]
@@ -67,7 +68,8 @@ def render(report: Report) -> str:
         rest=_first([view.incident for view in views[CARDS_MAX:]], ROWS_MAX),
         findings=_first(_by_onset(report.findings), FINDINGS_MAX),
         notes=_first(report.notes, NOTES_MAX),
-        facts=facts(report.summary),
+        facts=watched,
+        cautions=[fact for fact in watched if fact.warns],
         score=[] if report.score is None else score_tables(report.score),
     )
 

@@ -70,7 +70,10 @@ def _count(report: Report, views: Sequence[IncidentView]) -> str:
         f"; evidence that opened no incident: {len(report.findings):,}" if report.findings else ""
     )
     if not views:
-        return "No incident: nothing gave a reason to suspect a node, a job or the network" + aside
+        return (
+            "No incident: nothing seen gave a reason to suspect a node, a job or the network"
+            + aside
+        )
     acting = sum(1 for view in views if view.incident.verdict.action in ISOLATING)
     return (
         f"{len(views):,} incident{'s' if len(views) != 1 else ''}; "

@@ -168,10 +168,17 @@ def test_no_incident_is_said_plainly_with_what_was_watched() -> None:
     summary = {"records": 5, "coverage": {"expected": 3, "reporting": 2, "blind": ["n9"]}}
     text = render(Report("t", "c", "capture x", (START, START + 60), summary=summary))
 
-    assert "No incident." in text
-    assert "2 of 3" in text
-    assert "n9" in text
+    assert "No incident, as far as we could see." in text
+    assert "reporting 2 of 3; blind n9" in text
     assert "<article" not in text
+
+
+def test_a_calm_page_needs_everybody_to_report() -> None:
+    summary = {"records": 5, "coverage": {"expected": 3, "reporting": 3, "blind": []}}
+    text = render(Report("t", "c", "capture x", (START, START + 60), summary=summary))
+
+    assert "No incident." in text
+    assert "Read with care" not in text
 
 
 def test_no_incident_and_no_summary_is_unknown_not_healthy() -> None:
