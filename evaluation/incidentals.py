@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from evaluation.cluster import JOB, Cluster, pci_address
 from evaluation.faults import Fault
 from telemetry.records import Event
+from telemetry.xids import lookup
 
 TRACEBACK = """Traceback (most recent call last):
   File "/opt/train/pretrain_gpt.py", line 311, in <module>
@@ -37,14 +39,14 @@ def fault_events(cluster: Cluster, faults: Sequence[Fault]) -> Iterator[Event]:
 
 
 def _xid(cluster: Cluster, fault: Fault, code: int, count: int) -> Event:
-    pci = pci_address(fault.gpu)
+    pci, row = pci_address(fault.gpu), lookup(code)
+    assert row is not None
+    line = f"{dmesg_time(fault.onset_s)} {XID_TEXTS[code].format(pci=pci)}"
     return Event(
         at=fault.onset_s, node=cluster.names[fault.place], source="kernel", started_at=0.0, seq=0,
-        type="xid", code=code, entity=f"pci:{pci}",
-        text=XID_TEXTS[code].format(pci=pci),
-        severity="critical" if code == 79 else "warning",
+        type="xid", code=code, entity=f"pci:{pci}", text=line, severity=row.severity,
+        class_=row.class_, boot_id=cluster.boot_id(fault.place), kmsg_seq=1_842 + count,
         pid=48213 if code == 13 else None, process="pt_main_thread" if code == 13 else None,
-        boot_id=cluster.boot_id(fault.place), kmsg_seq=1_842 + count,
     )  # fmt: skip
 
 
@@ -54,3 +56,8 @@ def _usercode(cluster: Cluster, fault: Fault) -> Event:
         at=fault.onset_s, node="", source="training", started_at=0.0, seq=0, type="process",
         text=TRACEBACK, severity="critical", class_="user_code", entity=f"rank:{rank}", job=JOB,
     )  # fmt: skip
+
+
+def dmesg_time(at_s: float) -> str:
+    """The time as `dmesg --time-format iso` prints it, UTC."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S,%f+00:00")

@@ -208,7 +208,7 @@ class Source:
     def _entity_names(self, place: int) -> dict[str, list[str]]:
         if self._name == "gpu":
             return {"gpu": [gpu.uuid for gpu in self._run.cluster.gpu_list(place)]}
-        return {"nic": list(PORTS), "node": [self._run.cluster.names[place]]}
+        return {"nic": list(PORTS), "node": ["node"]}
 
 
 class Desk:
