@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
 
 import msgspec
 
@@ -45,8 +47,9 @@ class Inventory:
         self._by_node: dict[str, list[tuple[Job, JobNode]]] = {}
         self._leaves: dict[str, list[str]] = {}
         self._ranks: dict[str, dict[int, str]] = {}
+        self._changes: list[float] = []
         self.version = 0
-        self.patience: Mapping[str, float] = {}
+        self.patience: dict[str, float] = {}
 
     # -- what the log says
 
@@ -86,6 +89,18 @@ class Inventory:
         for _, job in sorted(self._jobs.items()):
             for held in job.nodes:
                 self._by_node.setdefault(held.name, []).append((job, held))
+        self._changes = sorted(
+            {
+                time
+                for job in self._jobs.values()
+                for time in (
+                    job.start,
+                    job.end,
+                    *(t for n in job.nodes for t in (n.since, n.until)),
+                )
+                if time is not None
+            }
+        )
         self._ranks = {}
         self._leaves = {}
         for name, info in sorted(self._nodes.items()):
@@ -115,6 +130,11 @@ class Inventory:
             if (since is None or since <= at_s) and (until is None or at_s < until):
                 return job, held
         return None
+
+    def next_change_s(self, at_s: float) -> float:
+        """The next moment at which a job takes or leaves a node; infinity if none is known."""
+        place = bisect_right(self._changes, at_s)
+        return self._changes[place] if place < len(self._changes) else math.inf
 
     def job_nodes(self, job: str, at_s: float) -> Sequence[str]:
         """The job's nodes at `at_s`, sorted by name."""

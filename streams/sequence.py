@@ -35,3 +35,8 @@ class SequenceWindow:
         # A number from before the first one seen never counted as a hole.
         self.lost = max(0, self.lost - 1)
         return True
+
+    def has(self, seq: int) -> bool:
+        """Whether `seq` was seen, as far as the window remembers."""
+        behind = self.highest - seq
+        return 0 <= behind < WINDOW and bool(self.bits >> behind & 1)

@@ -184,7 +184,7 @@ class SourceTicks:
         """
         slot = self.slot.get(frame.node)
         if slot is None:
-            slot = self._join(frame.node)
+            slot = self.join(frame.node)
         pair = self.pairs[slot]
         pair.name(frame.entities, self._rules.entities_max)
         self._widen(max(map(len, pair.entities.values()), default=0))
@@ -373,7 +373,8 @@ class SourceTicks:
     def _row_width(self) -> int:
         return len(self.metrics) * self.width
 
-    def _join(self, node: str) -> int:
+    def join(self, node: str) -> int:
+        """A new column for a node; raises BadFrame when there is no room."""
         if len(self.names) >= self._rules.nodes_max:
             raise BadFrame(f"more than {self._rules.nodes_max} nodes")
         slot = len(self.names)
@@ -423,7 +424,11 @@ class SourceTicks:
         """More entities on a node than there are columns for: wider rows for all."""
         if entities <= self.width:
             return
-        old, self.width = self.width, -(-entities // 8) * 8
+        self.set_width(-(-entities // 8) * 8)
+
+    def set_width(self, width: int) -> None:
+        """Columns for `width` entities a metric."""
+        old, self.width = self.width, width
         self.layouts = Layouts(self.metrics, self.width)
         self._pool.clear()
         self.before = _wider(self.before, len(self.metrics), old, self.width)

@@ -1,0 +1,400 @@
+"""The engine: a pure fold over one shard's log. No I/O, no clock, no logging.
+
+Same records in, same findings and incidents out, whoever drives it: live, replay or embedded.
+`now` is the arrival of the newest record and never goes back; timers fire when it passes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, assert_never
+
+import msgspec
+
+from detectors.base import Detector, FindingBook, Sighting, Tick
+from detectors.correlation import Correlator
+from detectors.registry import detectors as build_detectors
+from streams.counters import Counters, Coverage
+from streams.groups import Groups
+from streams.inventory import Inventory
+from streams.layout import BadFrame
+from streams.progress import Progress
+from streams.sequence import SequenceWindow
+from streams.skew import Skew
+from streams.spool import SpoolWatch
+from streams.ticks import SourceTicks
+from streams.verdicts import Decide, Judge
+from telemetry.findings import Context, Finding, Incident, Isolation
+from telemetry.records import (
+    Allocation,
+    Arrived,
+    Beat,
+    Begin,
+    Control,
+    End,
+    Event,
+    Frame,
+    Hardware,
+    Header,
+    Record,
+    Rejected,
+    Settings,
+    Steps,
+)
+from telemetry.settings import EngineSettings
+
+ShardKind = Literal["live", "history", "capture"]
+STREAMS_MAX = 200_000
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What one record made the engine say, in order."""
+
+    findings: list[Finding]
+    incidents: list[Incident]
+
+
+NOTHING = Said([], [])
+OnTick = Callable[[Tick], None]
+
+
+class Fold:
+    """One shard's engine. `step` takes the next record and returns what it made true."""
+
+    def __init__(
+        self, decide: Decide, kind: ShardKind = "live", on_tick: OnTick | None = None
+    ) -> None:
+        self._decide = decide
+        self._kind = kind
+        self._on_tick = on_tick  # for reports: what closed, read only
+        self.counters = Counters(findings={}, reasons={})
+        self.offset = -1  # of the newest record taken
+        self.settings = EngineSettings()
+        self.digest = ""
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        """No state but the counters: a new piece of history."""
+        self.now = -math.inf
+        self.next_beat = -math.inf
+        self.beats = False
+        self.ready = False
+        self.ended = False
+        self.streams: dict[tuple[str, str, float], SequenceWindow] = {}
+        self.skews: dict[str, Skew] = {}
+        self.inventory = Inventory()
+        self.groups = Groups(self.inventory)
+        self.sources: dict[str, SourceTicks] = {}
+        self.spool = SpoolWatch()
+        self.progress = Progress()
+        self.judge = Judge(self._decide, self._context)
+        self.coverage: Coverage | None = None
+        self._configure(self.settings)
+
+    def adopt_settings(self, settings: EngineSettings, digest: str) -> None:
+        """Run with these from here on; for restoring a fresh fold."""
+        self._configure(settings)
+        self.digest = digest
+
+    def _configure(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.detectors: Sequence[Detector] = build_detectors(settings)
+        self.book = FindingBook(settings.cluster)
+        self.correlator = Correlator(settings)
+
+    # -- one record
+
+    def step(self, arrived: Arrived) -> Said:
+        """Take the next record of the log."""
+        self.offset = arrived.offset
+        record = arrived.record
+        self.counters.records += 1
+        if isinstance(record, Begin) and (self.ended or not self._repeats(record)):
+            self._forget_all()
+        if isinstance(record, End):
+            self.coverage = self.covered()
+        findings: list[Finding] = []
+        incidents: list[Incident] = []
+        self._move_time(arrived.arrival, findings, incidents)
+        if isinstance(record, Rejected):
+            self.counters.reject(record.reason)
+        else:
+            self._dispatch(record, arrived.arrival, findings, incidents)
+            self._close_due(findings, incidents)
+        return Said(findings, incidents) if findings or incidents else NOTHING
+
+    def _dispatch(
+        self, record: Record, arrival: float, findings: list[Finding], incidents: list[Incident]
+    ) -> None:
+        refusal = self._refusal(record)
+        if refusal:
+            self.counters.reject(refusal)
+            return
+        if not self._first_time(record):
+            self.counters.duplicate += 1
+            return
+        at = self._event_time(record, arrival)
+        match record:
+            case Frame():
+                self._frame(record, at, arrival, findings, incidents)
+            case Event():
+                self._heard(record, arrival)
+                event = record if at == record.at else msgspec.structs.replace(record, at=at)
+                self._hear_all([d.on_event(event, self.inventory, self.now) for d in self.detectors],
+                               findings, incidents)  # fmt: skip
+            case Steps():
+                self._heard(record, arrival)
+                steps = record if at == record.at else msgspec.structs.replace(record, at=at)
+                self.progress.take(steps, at, self.now)
+                self._hear_all([d.on_steps(steps, self.inventory, self.now) for d in self.detectors],
+                               findings, incidents)  # fmt: skip
+            case Hardware():
+                self._heard(record, arrival)
+                self.inventory.equip(record)
+            case Allocation():
+                self.counters.used += 1
+                self.inventory.allocate(record)
+            case Settings():
+                self.counters.control += 1
+                self._adopt(record)
+            case Beat():
+                self.counters.control += 1
+                self.beats = True
+            case Begin() | Control():
+                self.counters.control += 1
+            case End():
+                self.counters.control += 1
+                self.ended = True
+            case _:
+                assert_never(record)
+
+    def _refusal(self, record: Record) -> str:
+        """Why the record cannot be taken here, "" where it can."""
+        if self._kind == "live" and record.replayed is not None:
+            return "a replayed record in a live shard"
+        if self._kind == "history" and record.replayed is None:
+            return "a live record in a history shard"
+        if not self.ready and not isinstance(record, Settings | Begin):
+            return "no Settings record came before it"
+        return ""
+
+    def _repeats(self, record: Header) -> bool:
+        window = self.streams.get((record.node, record.source, record.started_at))
+        return window is not None and window.has(record.seq)
+
+    def _first_time(self, record: Header) -> bool:
+        key = (record.node, record.source, record.started_at)
+        window = self.streams.get(key)
+        if window is None:
+            if len(self.streams) >= STREAMS_MAX:
+                del self.streams[next(iter(self.streams))]
+            window = self.streams[key] = SequenceWindow()
+        lost = window.lost
+        fresh = window.take(record.seq)
+        self.counters.lost += window.lost - lost
+        return fresh
+
+    def _event_time(self, record: Header, arrival: float) -> float:
+        """Event time on the log's clock: the node's time plus the error of its clock."""
+        at = record.at
+        if record.node and record.sent_at is not None:
+            skew = self.skews.get(record.node)
+            if skew is None:
+                skew = self.skews[record.node] = Skew(self.settings.ticks)
+            if not record.spooled:
+                skew.observe(arrival, record.sent_at, record.boot_id)
+            correction = skew.correction_s()
+            if correction != 0.0:
+                self.counters.skewed += 1
+                at += correction
+        if not isinstance(record, End | Begin):
+            first, last = self.counters.first_at, self.counters.last_at
+            self.counters.first_at = at if first is None else min(first, at)
+            self.counters.last_at = at if last is None else max(last, at)
+        return at
+
+    def _heard(self, record: Header, arrival: float) -> None:
+        self.counters.used += 1
+        if record.node:
+            self.inventory.hear(record.node, arrival)
+
+    def _frame(
+        self,
+        frame: Frame,
+        at: float,
+        arrival: float,
+        findings: list[Finding],
+        incidents: list[Incident],
+    ) -> None:
+        source = self._source(frame.source)
+        known = frame.node in source.slot
+        self.spool.take(frame.spooled, frame.node, frame.source)
+        try:
+            in_time, late = source.take(frame, at, self.now)
+        except BadFrame as error:
+            self.counters.reject(str(error))
+            return
+        if not known:
+            self.be_patient(frame.node, source.interval_s)
+        self.inventory.hear(frame.node, arrival)
+        if in_time:
+            self.counters.used += 1
+            return
+        self.counters.late += 1
+        if late is not None:
+            self._see(late, findings, incidents)
+
+    def _source(self, name: str) -> SourceTicks:
+        source = self.sources.get(name)
+        if source is None:
+            rules = self.settings.ticks
+            interval_s = rules.interval_s.get(name, rules.interval_default_s)
+            source = SourceTicks(name, interval_s, self.settings, self.inventory.in_service)
+            self.sources[name] = source
+        return source
+
+    def be_patient(self, node: str, interval_s: float) -> None:
+        """A node is quiet when its most frequent source missed several ticks."""
+        quiet_s = self.settings.silence.patience_ticks * interval_s
+        known = self.inventory.patience.get(node, math.inf)
+        self.inventory.patience[node] = min(known, quiet_s)
+
+    # -- time
+
+    def _move_time(
+        self, arrival: float, findings: list[Finding], incidents: list[Incident]
+    ) -> None:
+        if arrival <= self.now:
+            return
+        gap_s = arrival - self.now
+        self.now = arrival
+        if self.beats and gap_s > 3 * self.settings.ticks.beat_s and math.isfinite(gap_s):
+            self.spool.gap(self.now, self.sources.values(), self.settings.ticks.keep_s)
+        self._close_due(findings, incidents)
+        if self.now >= self.next_beat:
+            beat_s = self.settings.ticks.beat_s
+            self.next_beat = (math.floor(self.now / beat_s) + 1) * beat_s
+            self._beat(findings, incidents)
+
+    def _beat(self, findings: list[Finding], incidents: list[Incident]) -> None:
+        if not self.ready:
+            return
+        self.spool.beat(self.now, self.sources.values())
+        self._hear_all(
+            [d.advance(self.now, self.inventory) for d in self.detectors], findings, incidents
+        )
+        closed = self.correlator.advance(self.now, self.inventory)
+        incidents += self.judge.take(closed, self.settings.policy, self.now)
+        forget_s = self.settings.correlation.reopen_s
+        incidents += self.judge.advance(self.settings.policy, self.now, forget_s)
+
+    def _close_due(self, findings: list[Finding], incidents: list[Incident]) -> None:
+        """Close every tick whose time has come, in the order of their times."""
+        while self.sources:
+            due_s, name = min((s.due_s(), name) for name, s in self.sources.items())
+            if due_s > self.now:
+                return
+            source = self.sources[name]
+            junk = source.junk
+            tick = source.close(self.groups.of)
+            self.counters.junk += source.junk - junk
+            self._see(tick, findings, incidents)
+
+    # -- what detectors say
+
+    def _see(self, tick: Tick, findings: list[Finding], incidents: list[Incident]) -> None:
+        if self._on_tick is not None:
+            self._on_tick(tick)
+        self._hear_all(
+            [d.on_tick(tick, self.inventory, self.now) for d in self.detectors], findings, incidents
+        )
+
+    def _hear_all(
+        self,
+        sightings: Sequence[Sequence[Sighting]],
+        findings: list[Finding],
+        incidents: list[Incident],
+    ) -> None:
+        fresh = [
+            finding
+            for said in sightings
+            for seen in said
+            if (finding := self.book.say(seen, self.now)) is not None
+        ]
+        if not fresh:
+            return
+        for finding in fresh:
+            if finding.state == "open":
+                count = self.counters.findings
+                count[finding.detector] = count.get(finding.detector, 0) + 1
+        findings += fresh
+        changed = self.correlator.take(fresh, self.inventory, self.now)
+        incidents += self.judge.take(changed, self.settings.policy, self.now)
+
+    def _context(self, incident: Incident, ledger: list[Isolation]) -> Context:
+        expected = self.inventory.expected()
+        blind = self._blind(expected)
+        return Context(
+            job_nodes=list(self.inventory.job_nodes(incident.job, self.now)),
+            job_progressing=self.progress.progressing(incident.job, self.now),
+            replacements=None,
+            ledger=ledger,
+            blind_share=len(blind) / len(expected) if expected else 0.0,
+            protected=self.inventory.protected(),
+        )
+
+    def _blind(self, expected: Sequence[str]) -> list[str]:
+        """Nodes that should report and do not."""
+        patience_s = self.settings.silence.patience_s
+        return [
+            node
+            for node in expected
+            if (heard := self.inventory.last_heard_s(node)) is None
+            or self.now - heard > max(patience_s, self.inventory.patience_s(node))
+        ]
+
+    def covered(self) -> Coverage:
+        """Coverage now; of a piece of history, at its `End`."""
+        expected = self.inventory.expected()
+        blind = self._blind(expected)
+        return Coverage(len(expected), len(expected) - len(blind), blind)
+
+    # -- settings
+
+    def _adopt(self, record: Settings) -> None:
+        """The settings take force; thresholds change under the state, intervals drop windows."""
+        if record.digest == self.digest and self.ready:
+            return
+        states = {d.name: _plain(d.snapshot()) for d in self.detectors}
+        book, story = self.book.snapshot(), _plain(self.correlator.snapshot())
+        cluster_same = record.settings.cluster == self.settings.cluster
+        windows_same = _window_settings(record.settings) == _window_settings(self.settings)
+        self._configure(record.settings)
+        self.digest = record.digest
+        if self.ready and cluster_same:
+            self.book.restore(book)
+            self.correlator.restore(story)
+            for detector in self.detectors:
+                if detector.name in states:
+                    detector.restore(states[detector.name])
+        rules = record.settings.ticks
+        for name, source in list(self.sources.items()):
+            interval_s = rules.interval_s.get(name, rules.interval_default_s)
+            if not windows_same or interval_s != source.interval_s:
+                self.counters.junk += source.junk
+                del self.sources[name]
+                for detector in self.detectors:
+                    detector.reset(name)
+        self.ready = True
+
+
+def _plain(state: object) -> object:
+    """Saved state as it comes back from a snapshot."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state))
+
+
+def _window_settings(settings: EngineSettings) -> tuple[object, ...]:
+    """What decides the shape and the content of windows."""
+    z = settings.zscore
+    return (settings.ticks, z.window_s, z.sigmas, z.group_min)
