@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import UTC, tzinfo
 from importlib import metadata
 from pathlib import Path
@@ -17,37 +16,31 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from collectors import files
+from collectors.first_pass import FirstPass, Progress, Put
 from collectors.frames import TRAINING, FrameMaker, StepMaker
 from collectors.jobs import read_jobs
-from collectors.kernel_log import LINE_BYTES_MAX, parse_line
-from collectors.names import NodeNames
-from collectors.openmetrics import OpenMetricsParser, Run, Series
-from collectors.spill import Block, Column, Spill, Target
+from collectors.layout import REMEDY, capture_size, data_files, is_capture
+from collectors.spill import Block, Column, Target
+from collectors.store import Order
 from telemetry.errors import InputError
 from telemetry.records import (
     KIND_ORDER,
     Allocation,
     Begin,
     End,
-    Event,
     Frame,
     Record,
     Rejected,
     Settings,
     Steps,
-)
+)  # fmt: skip
 from telemetry.settings import EngineSettings
 
-EVENTS_MAX = 500_000  # events and steps that stay in memory
-REJECTED_MAX = 20_000  # rejected lines kept whole; of the others only the count
-SOURCE = "capture"
-REMEDY = (
-    "a capture holds metrics/*.om[.gz], kernel/<node>.log[.gz], training/<job>/*.log[.gz],"
-    " jobs.json"
-)
+__all__ = ["Capture", "capture_size", "is_capture", "open_capture", "settings_digest"]
 
-Progress = Callable[[int, int], None]
+SOURCE = "capture"
+
+Row = tuple[Order, Record | Rejected]
 
 
 class _About(msgspec.Struct):
@@ -56,44 +49,6 @@ class _About(msgspec.Struct):
     cluster: str = ""
     timezone: str = ""
     year: int | None = None
-
-
-@dataclass(slots=True)
-class _Dated:
-    """What stays in memory: a record or a rejected line, with the order of its file and line."""
-
-    record: Event | Steps | Rejected
-    at_s: float
-    order: int
-
-
-@dataclass(slots=True)
-class _Read:
-    """What the first pass found."""
-
-    spill: Spill = field(default_factory=Spill)
-    dated: list[_Dated] = field(default_factory=list)
-    undated: list[Rejected] = field(default_factory=list)
-    rejected: int = 0
-    blanked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-    dropped: int = 0
-
-    def keep(self, record: Event | Steps | Rejected) -> None:
-        """Put a record where the second pass finds it."""
-        if isinstance(record, Rejected):
-            self.rejected += 1
-            if self.rejected > REJECTED_MAX:
-                return
-            if record.at is None:
-                self.undated.append(record)
-                return
-        if len(self.dated) >= EVENTS_MAX:
-            self.dropped += 1
-            return
-        at_s = record.at
-        assert at_s is not None
-        self.dated.append(_Dated(record, at_s, len(self.dated)))
 
 
 class Capture:
@@ -106,17 +61,16 @@ class Capture:
     """
 
     def __init__(
-        self, name: str, settings: EngineSettings, listing: Allocation | None, read: _Read
+        self, name: str, settings: EngineSettings, listing: Allocation | None, put: Put
     ) -> None:
         self._name = name
         self._listing = listing
-        self._read = read
+        self._put = put
         self.settings = settings
         self.cluster = settings.cluster
-        self.notes = read.notes
-        self.blanked = read.blanked
-        span = read.spill.span()
-        ends = [row.at_s for row in read.dated] + list(span or ())
+        self.notes = put.notes
+        self.blanked = put.blanked
+        ends: list[float] = [*(put.spill.span() or ()), *(put.store.span() or ())]
         self.first_s, self.last_s = min(ends), max(ends)
 
     def __enter__(self) -> Capture:
@@ -127,7 +81,7 @@ class Capture:
 
     def close(self) -> None:
         """Give the disk back."""
-        self._read.spill.close()
+        self._put.close()
 
     def records(self) -> Iterator[Record | Rejected]:
         """All records by (time, kind, node, source, line), from `Begin` to `End`.
@@ -136,7 +90,7 @@ class Capture:
         """
         seqs: Counter[tuple[str, str]] = Counter()
         yield from (_numbered(record, seqs) for record in self._head())
-        yield from self._read.undated
+        yield from self._put.store.undated()
         yield from self._body(seqs)
         yield _numbered(End(at=self._end_s(), node="", source=SOURCE, started_at=0.0, seq=0), seqs)
 
@@ -152,50 +106,28 @@ class Capture:
             yield msgspec.structs.replace(self._listing, at=at_s)
 
     def _body(self, seqs: Counter[tuple[str, str]]) -> Iterator[Record | Rejected]:
-        spill = self._read.spill
-        frames = {
-            target: FrameMaker(target, spill.columns(target))
-            for target in spill.targets()
-            if target.source != TRAINING
-        }
-        steps = {
-            target: StepMaker(target, spill.columns(target))
-            for target in spill.targets()
-            if target.source == TRAINING
-        }
-        waiting = sorted(self._read.dated, key=lambda row: row.at_s)
-        done = 0
+        spill = self._put.spill
+        makers = {target: _maker(target, spill.columns(target)) for target in spill.targets()}
+        waiting = self._put.store.dated()
+        first = next(waiting, None)
         for end_s, blocks in spill.chunks():
-            rows: list[tuple[float, int, str, str, int, Record | Rejected]] = []
-            while done < len(waiting) and waiting[done].at_s < end_s:
-                rows.append(_row(waiting[done].record, waiting[done].at_s, waiting[done].order))
-                done += 1
+            rows: list[Row] = []
+            while first is not None and first[0][0] < end_s:
+                rows.append(first)
+                first = next(waiting, None)
             for block in blocks:
-                rows += _made(block, frames, steps)
-            rows.sort(key=_before)
-            yield from (_numbered(row[5], seqs) for row in rows)
-        rest = [_row(row.record, row.at_s, row.order) for row in waiting[done:]]
-        rest.sort(key=_before)
-        yield from (_numbered(row[5], seqs) for row in rest)
+                rows += _rows(makers[block.target], block)
+            rows.sort(key=_order)
+            yield from (_numbered(row[1], seqs) for row in rows)
+        if first is not None:
+            yield _numbered(first[1], seqs)
+        yield from (_numbered(record, seqs) for _, record in waiting)
 
     def _end_s(self) -> float:
         ticks = self.settings.ticks
         interval_s = max([ticks.interval_default_s, *ticks.interval_s.values()])
-        return (
-            self.last_s + ticks.lateness_intervals * interval_s + self.settings.correlation.clear_s
-        )
-
-
-def is_capture(path: Path) -> bool:
-    """Whether a directory looks like a capture: by its names, nothing is read."""
-    return any((path / name).is_dir() for name in ("metrics", "kernel", "training")) or any(
-        (path / name).is_file() for name in ("jobs.json", "capture.json")
-    )
-
-
-def capture_size(path: Path) -> int:
-    """Bytes that the first pass reads, as they lie on disk."""
-    return sum(file.stat().st_size for file in _files(path))
+        wait_s: float = ticks.lateness_intervals * interval_s + self.settings.correlation.clear_s
+        return self.last_s + wait_s
 
 
 def settings_digest(settings: EngineSettings) -> str:
@@ -215,147 +147,50 @@ def open_capture(
     """
     if not path.is_dir():
         raise InputError(f"{path}: no such directory; {REMEDY}")
-    if not _files(path):
+    if not data_files(path):
         raise InputError(f"{path}: holds no file of a capture; {REMEDY}")
-    read = _Read()
+    put = Put()
+    try:
+        return _opened(path, settings, tz, put, on_progress)
+    except InputError:
+        put.close()
+        raise
+
+
+def _opened(
+    path: Path, settings: EngineSettings, tz: str | None, put: Put, on_progress: Progress | None
+) -> Capture:
     about = _about(path / "capture.json")
-    zone = _zone(path, about, tz, read.notes)
+    zone = _zone(path, about, tz, put)
     if not about.cluster:
-        read.notes.append(f'no cluster named in capture.json: it is called "{SOURCE}"')
+        put.note(f'no cluster named in capture.json: it is called "{SOURCE}"')
     listing = _listing(path / "jobs.json")
-    _Pass(path, listing, zone, read, on_progress).run()
-    read.spill.flush()
-    _say_counts(read)
-    if not read.dated and not read.spill.targets():
-        read.spill.close()
+    FirstPass(path, listing, zone, put, on_progress).run()
+    if put.spill.span() is None and put.store.span() is None:
         raise InputError(f"{path}: nothing in its files was recognised; {REMEDY}")
-    intervals = {**settings.ticks.interval_s, **read.spill.intervals()}
+    intervals = {**settings.ticks.interval_s, **put.spill.intervals()}
+    intervals.pop(TRAINING, None)
     fitted = msgspec.structs.replace(
         settings,
         cluster=about.cluster or SOURCE,
         ticks=msgspec.structs.replace(settings.ticks, interval_s=intervals),
     )
-    return Capture(path.resolve().name, fitted, listing, read)
+    return Capture(path.resolve().name, fitted, listing, put)
 
 
-class _Pass:
-    """The first pass over a capture's files."""
-
-    def __init__(
-        self,
-        path: Path,
-        listing: Allocation | None,
-        zone: tzinfo,
-        read: _Read,
-        on_progress: Progress | None,
-    ) -> None:
-        self._path = path
-        self._zone = zone
-        self._read = read
-        self._on_progress = on_progress
-        self._done = 0
-        self._total = capture_size(path)
-        self._names = NodeNames(
-            [node.name for node in listing.nodes] if listing is not None else [],
-            [_stem(file) for file in _kernel_files(path)],
-        )
-        self._jobs = [job.id for job in listing.jobs] if listing is not None else []
-        self._targets: dict[Series, tuple[Target, Column] | None] = {}
-
-    def run(self) -> None:
-        """Read all files, in the order of their names."""
-        for file in _kernel_files(self._path):
-            self._kernel(file)
-        for file in _metric_files(self._path):
-            self._metrics(file)
-
-    def _kernel(self, file: Path) -> None:
-        node, name = self._names.of_file(_stem(file)), self._name(file)
-        for number, line in enumerate(files.lines(self._pieces(file), LINE_BYTES_MAX), 1):
-            said = parse_line(line, f"{name}:{number}", node, self._zone)
-            if said is not None:
-                self._read.keep(said)
-
-    def _metrics(self, file: Path) -> None:
-        parser = OpenMetricsParser(self._name(file))
-        cut: list[str] = []
-        for piece in self._pieces(file, cut):
-            for found in parser.feed(piece):
-                self._sample(found)
-        for found in parser.finish(whole=not cut):
-            self._sample(found)
-        self._read.blanked += parser.blanked
-        if parser.samples == 0:
-            self._read.notes.append(f"{self._name(file)}: no metric in it is in the catalogue")
-
-    def _sample(self, found: Run | Rejected) -> None:
-        if isinstance(found, Rejected):
-            self._read.keep(found)
-            return
-        if found.series not in self._targets:
-            self._targets[found.series] = self._target(found.series)
-        place = self._targets[found.series]
-        if place is not None:
-            self._read.spill.add(*place, found.times, found.values)
-
-    def _target(self, series: Series) -> tuple[Target, Column] | None:
-        if series.metric is None:
-            return Target("", TRAINING, self._job(series)), Column("", series.column, "")
-        node = self._names.of_labels(series.labels)
-        if node is None:
-            self._note("a series names no node (labels Hostname, node, nodename, instance)")
-            return None
-        metric = series.metric
-        return Target(node, metric.source), Column(metric.device, metric.name, series.entity)
-
-    def _job(self, series: Series) -> str:
-        for label in ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job"):
-            said = series.labels.get(label, "")
-            if said in self._jobs or (said and label != "job"):
-                return said
-        return self._jobs[0] if len(self._jobs) == 1 else series.labels.get("job", "")
-
-    def _pieces(self, file: Path, cut: list[str] | None = None) -> Iterator[bytes]:
-        def on_cut(why: str) -> None:
-            self._note(f"{self._name(file)}: {why}; read to its last whole line")
-            if cut is not None:
-                cut.append(why)
-
-        return files.pieces(file, on_cut, self._progress)
-
-    def _progress(self, count: int) -> None:
-        self._done += count
-        if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
-
-    def _name(self, file: Path) -> str:
-        return file.relative_to(self._path).as_posix()
-
-    def _note(self, text: str) -> None:
-        if text not in self._read.notes:
-            self._read.notes.append(text)
+def _maker(target: Target, columns: list[Column]) -> FrameMaker | StepMaker:
+    return (StepMaker if target.source == TRAINING else FrameMaker)(target, columns)
 
 
-def _made(
-    block: Block, frames: dict[Target, FrameMaker], steps: dict[Target, StepMaker]
-) -> Iterator[tuple[float, int, str, str, int, Record | Rejected]]:
-    maker = frames.get(block.target)
-    if maker is not None:
-        node, source, kind = block.target.node, block.target.source, KIND_ORDER[Frame]
-        return ((frame.at, kind, node, source, 0, frame) for frame in maker.frames(block))
-    return (_row(step, step.at, 0) for step in steps[block.target].steps(block))
+def _rows(maker: FrameMaker | StepMaker, block: Block) -> Iterator[Row]:
+    if isinstance(maker, StepMaker):
+        return (((s.at, KIND_ORDER[Steps], "", TRAINING, -1), s) for s in maker.steps(block))
+    node, source, kind = block.target.node, block.target.source, KIND_ORDER[Frame]
+    return (((frame.at, kind, node, source, 0), frame) for frame in maker.frames(block))
 
 
-def _row(
-    record: Event | Steps | Rejected, at_s: float, order: int
-) -> tuple[float, int, str, str, int, Record | Rejected]:
-    if isinstance(record, Rejected):
-        return at_s, KIND_ORDER[Event], "", "", order, record
-    return at_s, KIND_ORDER[type(record)], record.node, record.source, order, record
-
-
-def _before(row: tuple[float, int, str, str, int, Record | Rejected]) -> tuple[object, ...]:
-    return row[:5]
+def _order(row: Row) -> Order:
+    return row[0]
 
 
 def _numbered(record: Record | Rejected, seqs: Counter[tuple[str, str]]) -> Record | Rejected:
@@ -365,16 +200,6 @@ def _numbered(record: Record | Rejected, seqs: Counter[tuple[str, str]]) -> Reco
     key = (record.node, record.source)
     seqs[key] += 1
     return msgspec.structs.replace(record, seq=seqs[key] - 1)
-
-
-def _say_counts(read: _Read) -> None:
-    if read.rejected > REJECTED_MAX:
-        read.notes.append(
-            f"{read.rejected - REJECTED_MAX} rejected lines beyond the first {REJECTED_MAX}"
-            " are not kept"
-        )
-    if read.dropped:
-        read.notes.append(f"{read.dropped} events beyond the first {EVENTS_MAX} were not read")
 
 
 def _about(path: Path) -> _About:
@@ -397,10 +222,10 @@ def _whole(path: Path) -> bytes:
         raise InputError(f"{path}: {error.strerror}; check the file and its permissions") from error
 
 
-def _zone(path: Path, about: _About, tz: str | None, notes: list[str]) -> tzinfo:
+def _zone(path: Path, about: _About, tz: str | None, put: Put) -> tzinfo:
     name = tz or about.timezone
     if not name:
-        notes.append("no time zone named: log lines without one are read as UTC")
+        put.note("no time zone named: log lines without one are read as UTC")
         return UTC
     try:
         return ZoneInfo(name)
@@ -414,28 +239,3 @@ def _version() -> str:
         return metadata.version("nodewarden")
     except metadata.PackageNotFoundError:
         return "0"
-
-
-def _files(path: Path) -> list[Path]:
-    return [*_metric_files(path), *_kernel_files(path)]
-
-
-def _metric_files(path: Path) -> list[Path]:
-    return _named(path / "metrics", ".om")
-
-
-def _kernel_files(path: Path) -> list[Path]:
-    return _named(path / "kernel", ".log")
-
-
-def _named(folder: Path, suffix: str) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(
-        file for file in folder.iterdir()
-        if file.is_file() and file.name.endswith((suffix, f"{suffix}.gz"))
-    )  # fmt: skip
-
-
-def _stem(file: Path) -> str:
-    return file.name.removesuffix(".gz").removesuffix(".log")

@@ -1,0 +1,207 @@
+"""Reads every file of a capture once and puts what it says aside: nothing is handed out yet."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from pathlib import Path
+
+import msgspec
+
+from collectors import files, layout, megatron
+from collectors.frames import TRAINING
+from collectors.kernel_log import LINE_BYTES_MAX, parse_line
+from collectors.names import NodeNames
+from collectors.openmetrics import OpenMetricsParser, Run, Series
+from collectors.spill import Column, Spill, Target
+from collectors.store import RecordStore
+from telemetry.codec import AT_MAX_S, AT_MIN_S
+from telemetry.errors import InputError
+from telemetry.records import Allocation, Rejected, Steps
+
+NOTES_MAX = 200
+JOB_LABELS = ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Put:
+    """What was put aside.
+
+    blanked   (metric, reason) -> samples that became null
+    notes     what was assumed or left out, in sentences for the report
+    """
+
+    spill: Spill = field(default_factory=Spill)
+    store: RecordStore = field(default_factory=RecordStore)
+    blanked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Say it once."""
+        if text not in self.notes and len(self.notes) < NOTES_MAX:
+            self.notes.append(text)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        self.spill.close()
+        self.store.close()
+
+
+class _Clock(msgspec.Struct):
+    """`training/<job>/clock.json`."""
+
+    start: float
+
+
+class FirstPass:
+    """Over one capture; `run` once."""
+
+    def __init__(
+        self, path: Path, listing: Allocation | None, zone: tzinfo, put: Put,
+        on_progress: Progress | None,
+    ) -> None:  # fmt: skip
+        self._path = path
+        self._zone = zone
+        self._put = put
+        self._on_progress = on_progress
+        self._done = 0
+        self._total = layout.capture_size(path)
+        self._names = NodeNames(
+            [node.name for node in listing.nodes] if listing is not None else [],
+            [layout.stem(file) for file in layout.kernel_files(path)],
+        )
+        self._jobs = [job.id for job in listing.jobs] if listing is not None else []
+        self._places: dict[Series, tuple[Target, Column] | None] = {}
+        self._said: set[tuple[str, int, float]] = set()  # job, step, time
+
+    def run(self) -> None:
+        """Read all files, in the order of their names."""
+        for file in layout.kernel_files(self._path):
+            self._kernel(file)
+        for file in layout.training_files(self._path):
+            self._training(file)
+        for file in layout.metric_files(self._path):
+            self._metrics(file)
+        self._put.spill.flush()
+        self._put.store.flush()
+        self._put.store.sort()
+        if self._put.store.dropped:
+            self._put.note(f"{self._put.store.dropped} events and steps too many were left out")
+
+    def _kernel(self, file: Path) -> None:
+        node, name = self._names.of_file(layout.stem(file)), self._name(file)
+        for number, line in enumerate(self._lines(file), 1):
+            said = parse_line(line, f"{name}:{number}", node, self._zone)
+            if said is not None:
+                self._put.store.add(said)
+
+    def _training(self, file: Path) -> None:
+        name = self._name(file)
+        rank = re.fullmatch(r"rank-(\d{1,7})", layout.stem(file))
+        state = megatron.State(
+            job=file.parent.name, tz=self._zone, rank=int(rank[1]) if rank is not None else None,
+            clock_s=_clock(file.parent / "clock.json"),
+        )  # fmt: skip
+        for number, line in enumerate(self._lines(file), 1):
+            state, said = megatron.read_line(state, line, f"{name}:{number}")
+            for record in said:
+                if not isinstance(record, Steps) or self._is_new(record):
+                    self._put.store.add(record)
+        if state.counted_up:
+            how = "clock.json" if state.clock_s is not None else "dated lines beside them"
+            self._put.note(
+                f"{name}: {state.counted_up} steps print no time; it was reckoned from {how}"
+                " and the printed durations"
+            )
+        if state.undated:
+            self._put.note(
+                f"{name}: {state.undated} steps or failures without any time were left out;"
+                ' give training/<job>/clock.json {"start": Unix seconds}'
+            )
+
+    def _is_new(self, steps: Steps) -> bool:
+        """Whether no other rank's log of the job said the same."""
+        key = (steps.job, steps.step[0], steps.at)
+        if key in self._said:
+            return False
+        self._said.add(key)
+        return True
+
+    def _metrics(self, file: Path) -> None:
+        parser = OpenMetricsParser(self._name(file))
+        cut: list[str] = []
+        for piece in self._pieces(file, cut):
+            for found in parser.feed(piece):
+                self._sample(found)
+        for found in parser.finish(whole=not cut):
+            self._sample(found)
+        self._put.blanked += parser.blanked
+        if parser.samples == 0:
+            self._put.note(f"{self._name(file)}: no metric in it is in the catalogue")
+
+    def _sample(self, found: Run | Rejected) -> None:
+        if isinstance(found, Rejected):
+            self._put.store.add(found)
+            return
+        if found.series not in self._places:
+            self._places[found.series] = self._place(found.series)
+        place = self._places[found.series]
+        if place is not None:
+            self._put.spill.add(*place, found.times, found.values)
+
+    def _place(self, series: Series) -> tuple[Target, Column] | None:
+        if series.metric is None:
+            return Target("", TRAINING, self._job(series)), Column("", series.column, "")
+        node = self._names.of_labels(series.labels)
+        if node is None:
+            self._put.note("series without a node's name were left out; they need one of the"
+                           " labels Hostname, node, nodename, instance")  # fmt: skip
+            return None
+        metric = series.metric
+        return Target(node, metric.source), Column(metric.device, metric.name, series.entity)
+
+    def _job(self, series: Series) -> str:
+        """The job of a training gauge: a label that names one, else the only one there is."""
+        said = [series.labels.get(label, "") for label in JOB_LABELS]
+        for name in said:
+            if name in self._jobs:
+                return name
+        if len(self._jobs) == 1:
+            return self._jobs[0]
+        return next((name for name in said if name), "")
+
+    def _lines(self, file: Path) -> Iterator[bytes]:
+        return files.lines(self._pieces(file, []), LINE_BYTES_MAX)
+
+    def _pieces(self, file: Path, cut: list[str]) -> Iterator[bytes]:
+        def on_cut(why: str) -> None:
+            cut.append(why)
+            self._put.note(f"{self._name(file)}: {why}; read to its last whole line")
+
+        return files.pieces(file, on_cut, self._progress)
+
+    def _progress(self, count: int) -> None:
+        self._done += count
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+    def _name(self, file: Path) -> str:
+        return file.relative_to(self._path).as_posix()
+
+
+def _clock(path: Path) -> float | None:
+    if not path.is_file():
+        return None
+    remedy = 'it holds {"start": Unix seconds}'
+    try:
+        start_s = msgspec.json.decode(path.read_bytes(), type=_Clock).start
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: {error}; {remedy}") from error
+    if not AT_MIN_S <= start_s < AT_MAX_S:
+        raise InputError(f"{path}: {start_s} is no time; {remedy}")
+    return start_s

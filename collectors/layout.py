@@ -1,0 +1,58 @@
+"""Where a capture's files are. Only names; nothing here is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+REMEDY = (
+    "a capture holds metrics/*.om[.gz], kernel/<node>.log[.gz], training/<job>/*.log[.gz],"
+    " jobs.json"
+)
+
+
+def is_capture(path: Path) -> bool:
+    """Whether a directory looks like a capture."""
+    return any((path / name).is_dir() for name in ("metrics", "kernel", "training")) or any(
+        (path / name).is_file() for name in ("jobs.json", "capture.json")
+    )
+
+
+def capture_size(path: Path) -> int:
+    """Bytes that reading it takes, as they lie on disk."""
+    return sum(file.stat().st_size for file in data_files(path))
+
+
+def data_files(path: Path) -> list[Path]:
+    """All files with dated content."""
+    return [*metric_files(path), *kernel_files(path), *training_files(path)]
+
+
+def metric_files(path: Path) -> list[Path]:
+    """OpenMetrics dumps, sorted by name."""
+    return _named(path / "metrics", ".om")
+
+
+def kernel_files(path: Path) -> list[Path]:
+    """Kernel logs, sorted by name."""
+    return _named(path / "kernel", ".log")
+
+
+def training_files(path: Path) -> list[Path]:
+    """Training logs, sorted by job and name; the job is the directory's name."""
+    folder = path / "training"
+    if not folder.is_dir():
+        return []
+    jobs = sorted(job for job in folder.iterdir() if job.is_dir())
+    return [file for job in jobs for file in _named(job, ".log")]
+
+
+def stem(file: Path) -> str:
+    """The name without ".log" or ".log.gz"."""
+    return file.name.removesuffix(".gz").removesuffix(".log")
+
+
+def _named(folder: Path, suffix: str) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    ends = (suffix, f"{suffix}.gz")
+    return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(ends))
