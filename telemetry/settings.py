@@ -55,6 +55,7 @@ class CriticalSettings(Section, frozen=True, kw_only=True):
     echo_s: Positive = 180.0  # NVIDIA's burst: events of a node closer than this are one story
     repeat_window_s: Positive = 86_400.0
     repeat_count: Count = 5
+    conditions_max: Count = 10_000
 
 
 class StragglerSettings(Section, frozen=True, kw_only=True):
@@ -73,6 +74,8 @@ class StragglerSettings(Section, frozen=True, kw_only=True):
     rank_min_steps: Count = 8
     rank_share: Share = 0.5
     clear_steps: Count = 10
+    idle_s: Positive = 3_600.0  # a job that ends no step for so long is no longer judged
+    jobs_max: Count = 1_000
 
 
 class TrainingSettings(Section, frozen=True, kw_only=True):
@@ -80,6 +83,9 @@ class TrainingSettings(Section, frozen=True, kw_only=True):
 
     enabled: bool = True
     clear_steps: Count = 20
+    grad_norm_steps: Count = 5  # fp16 loss scaling skips single steps with an infinite norm
+    idle_s: Positive = 3_600.0
+    jobs_max: Count = 1_000
 
 
 class SilenceSettings(Section, frozen=True, kw_only=True):
@@ -89,6 +95,15 @@ class SilenceSettings(Section, frozen=True, kw_only=True):
     patience_s: Positive = 60.0
     patience_ticks: Count = 3
     everybody_share: Share = 0.5  # beyond it the blind spot is ours
+
+
+class ShouldBeZeroSettings(Section, frozen=True, kw_only=True):
+    """Abnormal-operation metrics judged alone: what zscore cannot see when many are bad."""
+
+    enabled: bool = True
+    hold_s: Positive = 120.0
+    share: Share = 0.9
+    clear_share: Share = 0.5
 
 
 class CorrelationSettings(Section, frozen=True, kw_only=True):
@@ -102,6 +117,7 @@ class CorrelationSettings(Section, frozen=True, kw_only=True):
     everybody_share: Share = 0.5
     incidents_max: Count = 10_000
     evidence_max: Count = 64
+    findings_max: Count = 50_000
 
 
 class PolicySettings(Section, frozen=True, kw_only=True):
@@ -111,6 +127,8 @@ class PolicySettings(Section, frozen=True, kw_only=True):
     network_window_s: Positive = 300.0
     evidence_wait_s: Positive = 900.0  # a slow job without node evidence is diagnosed after this
     confidence_min: Share = 0.5
+    suspects_max: Count = 2  # more hosts than this are no longer one host's fault
+    blind_share_max: Share = 0.5  # peers that nobody hears cannot be compared with
 
 
 class EngineSettings(Section, frozen=True, kw_only=True):
@@ -124,6 +142,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     straggler: StragglerSettings = StragglerSettings()
     training: TrainingSettings = TrainingSettings()
     silence: SilenceSettings = SilenceSettings()
+    should_be_zero: ShouldBeZeroSettings = ShouldBeZeroSettings()
     correlation: CorrelationSettings = CorrelationSettings()
     policy: PolicySettings = PolicySettings()
 
@@ -132,5 +151,6 @@ class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
     engine: EngineSettings = EngineSettings()
-    shards: tuple[str, ...] = ("main", "history")
+    shards: tuple[str, ...] = ("main", "history")  # partition = position
+    history_shards: tuple[str, ...] = ("history",)  # of these, what imports write to
     timezone: str = "UTC"

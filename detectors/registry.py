@@ -1,0 +1,25 @@
+"""Every detector that runs, in a fixed order: adding one is adding a line."""
+
+from __future__ import annotations
+
+from detectors.base import Detector
+from detectors.critical import Critical
+from detectors.should_be_zero import ShouldBeZero
+from detectors.silence import Silence
+from detectors.straggler import Straggler
+from detectors.training import Training
+from detectors.zscore import Zscore
+from telemetry.settings import EngineSettings
+
+
+def detectors(settings: EngineSettings) -> list[Detector]:
+    """The enabled ones; the order is part of what makes a replay repeat itself."""
+    rows: list[tuple[bool, Detector]] = [
+        (settings.critical.enabled, Critical(settings)),
+        (settings.should_be_zero.enabled, ShouldBeZero(settings)),
+        (settings.zscore.enabled, Zscore(settings)),
+        (settings.straggler.enabled, Straggler(settings)),
+        (settings.training.enabled, Training(settings)),
+        (settings.silence.enabled, Silence(settings)),
+    ]
+    return [detector for enabled, detector in rows if enabled]

@@ -1,0 +1,119 @@
+"""Which ranks compute longer than the others of their stage; evidence, never a fault by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from detectors.base import IntArray, Sighting, View
+from detectors.gather import WHOLE_JOB, WholeStep
+from telemetry.findings import six_digits
+from telemetry.settings import StragglerSettings
+
+RANKS_MIN = 3  # two ranks cannot say which of them is wrong
+
+
+class RankRun(msgspec.Struct):
+    """A rank that was slow lately; ranks without one were not.
+
+    bits      the last steps, the newest lowest: 1 slow
+    onset_s   when the first slow step of the run began
+    seen      what is open, None before
+    """
+
+    onset_s: float
+    bits: int = 0
+    seen: Sighting | None = None
+
+
+class SlowRanks(msgspec.Struct):
+    """One job: steps compared so far (up to the window), and the ranks that stood out."""
+
+    compared: int = 0
+    runs: dict[int, RankRun] = {}
+
+    def judge(
+        self, whole: WholeStep, job: str, view: View, settings: StragglerSettings
+    ) -> list[Sighting]:
+        """One step of one job: sightings of the ranks that begin or cease to stand out."""
+        stages = _stages(whole, job, view)
+        slow: dict[int, tuple[float, float, str]] = {}
+        measured: set[int] = set()
+        for members in stages:
+            times = whole.compute_time_s[members]
+            middle = float(np.median(times))
+            measured.update(whole.ranks[members].tolist())
+            for place in members[times > settings.rank_ratio * middle].tolist():
+                rank = int(whole.ranks[place])
+                node = view.rank_node(job, rank) or whole.nodes[place]
+                slow[rank] = (float(whole.compute_time_s[place]), middle, node)
+        if not measured:
+            return []
+        self.compared = min(self.compared + 1, settings.rank_window_steps)
+        return self._fold(slow, measured, whole, job, settings)
+
+    def _fold(
+        self,
+        slow: dict[int, tuple[float, float, str]],
+        measured: set[int],
+        whole: WholeStep,
+        job: str,
+        settings: StragglerSettings,
+    ) -> list[Sighting]:
+        said: list[Sighting] = []
+        mask = (1 << settings.rank_window_steps) - 1
+        for rank in slow.keys() - self.runs.keys():
+            self.runs[rank] = RankRun(whole.began_s)
+        for rank in sorted(self.runs.keys() & measured):
+            run = self.runs[rank]
+            run.bits = ((run.bits << 1) | (rank in slow)) & mask
+            share = run.bits.bit_count() / self.compared
+            enough = self.compared >= settings.rank_min_steps
+            if run.seen is None and enough and share >= settings.rank_share and rank in slow:
+                run.seen = _sighting(rank, slow[rank], run, share, job)
+                said.append(run.seen)
+            elif run.seen is not None and share < settings.rank_share / 2.0:
+                said.append(replace(run.seen, active=False))
+                run.seen = None
+            if run.bits == 0:
+                del self.runs[rank]
+        return said
+
+    def forget(self) -> list[Sighting]:
+        """Clear what is open: the job restarted or is over."""
+        said = [replace(run.seen, active=False) for _, run in sorted(self.runs.items()) if run.seen]
+        self.runs, self.compared = {}, 0
+        return said
+
+
+def _stages(whole: WholeStep, job: str, view: View) -> list[IntArray]:
+    """Places in `whole` of the ranks that do the same work, at least three of them."""
+    told = ~np.isnan(whole.compute_time_s) & (whole.ranks != WHOLE_JOB)
+    if np.count_nonzero(told) < RANKS_MIN:
+        return []
+    stage_of: dict[str, int] = {}
+    stages = np.empty(whole.ranks.size, dtype=np.int64)
+    for place, (rank, node) in enumerate(zip(whole.ranks.tolist(), whole.nodes, strict=True)):
+        name = node or view.rank_node(job, rank)
+        if name not in stage_of:
+            stage = view.place(name, whole.at_s).stage if name else None
+            stage_of[name] = -1 if stage is None else stage
+        stages[place] = stage_of[name]
+    groups = [np.flatnonzero(told & (stages == s)) for s in np.unique(stages[told]).tolist()]
+    return [group for group in groups if group.size >= RANKS_MIN]
+
+
+def _sighting(
+    rank: int, slow: tuple[float, float, str], run: RankRun, share: float, job: str
+) -> Sighting:
+    observed, expected, node = slow
+    return Sighting(
+        active=True, detector="straggler", node=node, entity=f"rank:{rank}",
+        metric="compute_time_s", onset_s=run.onset_s, role="evidence", kind="gpu_slow",
+        cause="hardware", job=job, observed=six_digits(observed), expected=six_digits(expected),
+        unit="s", score=six_digits(min(1.0, share)),
+        text=f"rank {rank} computes {observed:.3g} s where its stage takes {expected:.3g} s "
+        f"({100.0 * (observed / expected - 1.0):+.0f} %), in {100.0 * share:.0f} % of its steps",
+    )  # fmt: skip
