@@ -54,8 +54,14 @@ def _usercode(cluster: Cluster, fault: Fault) -> Event:
     rank = fault.place * cluster.gpus + fault.gpu
     return Event(
         at=fault.onset_s, node="", source="training", started_at=0.0, seq=0, type="process",
-        text=TRACEBACK, severity="critical", class_="user_code", entity=f"rank:{rank}", job=JOB,
+        text=traceback_lines(rank)[-1], severity="critical", class_="user_code",
+        entity=f"rank:{rank}", job=JOB,
     )  # fmt: skip
+
+
+def traceback_lines(rank: int) -> list[str]:
+    """The traceback as torch prints it, its rank before each line; collectors keep the last."""
+    return [f"[rank{rank}]: {line}" for line in TRACEBACK.split("\n")]
 
 
 def dmesg_time(at_s: float) -> str:

@@ -274,8 +274,7 @@ class Desk:
 
     def _inventory(self, at_s: float) -> Iterator[_Item]:
         run, cluster = self._run, self._run.cluster
-        wire = msgspec.json.encode(run.settings, order="sorted")
-        digest = hashlib.sha256(wire).hexdigest()[:16]
+        digest = hashlib.sha256(msgspec.json.encode(run.settings)).hexdigest()[:16]
         settings = Settings(
             **self._header("", "settings", at_s),
             digest=digest, engine_version=ENGINE_VERSION, settings=run.settings,

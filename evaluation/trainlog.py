@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from evaluation.cluster import Cluster
+from evaluation.incidentals import traceback_lines
 from telemetry.records import Event, Steps
 
 TRAIN_ITERATIONS = 50_000
@@ -43,8 +44,8 @@ def step_text(steps: Steps) -> str:
 
 def failure_text(event: Event) -> str:
     """A Python traceback with the rank before each line, as torch prints it."""
-    rank = event.entity.removeprefix("rank:")
-    lines = "".join(f"[rank{rank}]: {line}\n" for line in event.text.split("\n"))
+    rank = int(event.entity.removeprefix("rank:"))
+    lines = "".join(f"{line}\n" for line in traceback_lines(rank))
     return f" [{_clock(event.at)}] training loop failed on rank {rank}\n{lines}"
 
 

@@ -257,7 +257,7 @@ def test_user_code_ends_the_job_with_its_traceback() -> None:
     run = simulated("usercode")
     (event,) = [r for r in records(run) if isinstance(r, Event)]
     assert event.class_ == "user_code"
-    assert "\nTypeError: " in event.text
+    assert "]: TypeError: " in event.text
     assert max(s.at for s in job_steps(run)) < run.start_s + ONSET_S
 
 
