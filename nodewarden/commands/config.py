@@ -1,0 +1,32 @@
+"""`nodewarden config check` and `config show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nodewarden.session import Session, config_option
+from nodewarden.settings_file import show
+
+
+@click.group("config")
+def command() -> None:
+    """Check the settings, or show what is in force."""
+
+
+@command.command()
+@config_option
+@click.pass_obj
+def check(session: Session, config: Path | None) -> None:
+    """Say whether the settings can be run with."""
+    effective = session.settings(config)
+    click.echo(f"settings are fine: {len(effective.origins)} differ in origin from the defaults")
+
+
+@command.command("show")
+@config_option
+@click.pass_obj
+def show_command(session: Session, config: Path | None) -> None:
+    """Print every setting with its effective value, as a settings file."""
+    click.echo(show(session.settings(config)), nl=False)

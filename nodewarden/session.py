@@ -1,0 +1,35 @@
+"""What the wiring hands to each command: the environment as it was at the start, and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from nodewarden.settings_file import CONFIG_VARIABLE, Effective, load
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class Session:
+    """One run of the command line. Commands take it with `@click.pass_obj`."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
+
+    def settings(self, file: Path | None) -> Effective:
+        """Settings of `file`, else of NODEWARDEN_CONFIG, else none. Raises SettingsError."""
+        named = self._environ.get(CONFIG_VARIABLE)
+        return load(file or (Path(named) if named else None), self._environ)
+
+
+def config_option(command: Command) -> Command:
+    """`--config F`, handed over as `config: Path | None`."""
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=True),
+        metavar="F",
+        help=f"Settings file (TOML); else ${CONFIG_VARIABLE}.",
+    )(command)
