@@ -1,0 +1,64 @@
+# `make demo` and `make test` set up everything they need. Prerequisites: Linux, Python >= 3.11 with
+# venv, GNU make, and a Python package index that pip can reach.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+READY := $(VENV)/.ready
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test setup check format test-services test-all bench replay long clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## a simulated cluster with faults: incident report here and as an HTML file
+	@$(BIN)/nodewarden demo
+
+test: $(READY) ## all tests that need no services and are quick
+	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench" tests
+
+setup: $(READY) ## the virtual environment in .venv, with the development tools
+
+check: $(READY) ## formatting, lint, strict types, import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY) ## rewrite the code in the one format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+test-services: $(READY) ## the slow tests
+	@$(BIN)/pytest -n $(WORKERS) -m "slow and not bench" tests || [ $$? -eq 5 ]
+
+test-all: test test-services ## both
+
+bench: $(READY) ## throughput, printed and never asserted
+	@$(BIN)/pytest -s -m bench tests || [ $$? -eq 5 ]
+
+replay: $(INSTALLED) ## FILE=capture or archive: what would have been said of it
+	@test -n "$(FILE)" || { echo "make replay FILE=<directory of a capture or an archive>" >&2; exit 2; }
+	@$(BIN)/nodewarden replay "$(FILE)"
+
+long: check test-all bench ## everything there is
+
+clean: ## remove the virtual environment and the caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache nodewarden-demo
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "nodewarden needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
