@@ -25,7 +25,7 @@ ECN_LOW_PER_S, ECN_HIGH_PER_S = 10_000.0, 30_000.0
 THERMAL_MASK = 64.0  # hardware thermal slowdown
 POWER_CAP_MASK = 4.0  # software power cap: usual under full load
 _RAMP_S = 90.0
-_WARMUP_S = 300.0
+_INERTIA_S = 60.0
 _SWING_KEEP = 0.95
 
 
@@ -58,8 +58,8 @@ class Rate:
 
 
 GPU_GAUGES: dict[str, Gauge] = {
-    "gpu_temperature_celsius": Gauge((62, 50, 52, 36), 0.4, 0.6, 1.1, 0.9, 0.5),
-    "gpu_memory_temperature_celsius": Gauge((71, 60, 60, 44), 0.4, 0.6, 1.1, 0.9, 0.5),
+    "gpu_temperature_celsius": Gauge((62, 54, 52, 36), 0.4, 0.6, 1.1, 0.9, 0.5),
+    "gpu_memory_temperature_celsius": Gauge((71, 63, 60, 44), 0.4, 0.6, 1.1, 0.9, 0.5),
     "gpu_power_watts": Gauge((640, 240, 330, 95), 0.6, 14.0, 5.0, 5.0, 3.0, 3),
     "gpu_sm_clock_mhz": Gauge((1755, 1980, 1980, 1980), 0.0, 12.0, 3.0, 3.0, 2.0),
     "gpu_memory_clock_mhz": Gauge((2619, 2619, 2619, 2619)),
@@ -130,14 +130,14 @@ class Devices:
         """Metric names, the row order of `read`."""
         return [metric.name for metric in self.metrics]
 
-    def read(self, moment: Moment, start_s: float) -> FloatArray:
+    def read(self, moment: Moment) -> FloatArray:
         """Values, shape (nodes, metrics, units), rounded as exporters print them."""
         nodes, units = self._shape
         block = np.zeros((nodes, len(self.metrics), units))
         gauges = len(self._gauges)
         counters = gauges + len(self._counters)
         if gauges:
-            self._read_gauges(block[:, :gauges], moment, start_s)
+            self._read_gauges(block[:, :gauges], moment)
         rates = self._read_rates(moment)
         self._read_states(block, moment)
         for fault in self._faults:
@@ -166,6 +166,8 @@ class Devices:
         self._offset = by_node * np.array([g.node for g in table])[:, None]
         self._offset = self._offset + by_unit * np.array([g.unit for g in table])[:, None]
         self._swing = np.zeros(len(table))
+        self._slow = [row for row, m in enumerate(self._gauges) if m.unit == "celsius"]
+        self._warmth = np.repeat(self._levels[IDLE][None, self._slow], nodes, axis=0)
 
     def _counter_setup(self) -> None:
         nodes, units = self._shape
@@ -178,10 +180,14 @@ class Devices:
         starts = np.array([r.start for r in table])[:, None]
         self._total = np.floor(self._noise.rng.random((nodes, len(table), units)) * starts)
 
-    def _read_gauges(self, out: FloatArray, moment: Moment, start_s: float) -> None:
+    def _read_gauges(self, out: FloatArray, moment: Moment) -> None:
         levels = self._levels[moment.state]
         idle = self._levels[IDLE]
         levels -= (levels - idle) * self._weight * (1.0 - _load(moment))[:, None]
+        # Metal warms and cools slowly: a checkpoint of ten seconds hardly shows.
+        passed = np.minimum(1.0, (moment.at_s - moment.before_s) / _INERTIA_S)[:, None]
+        self._warmth += (levels[:, self._slow] - self._warmth) * passed
+        levels[:, self._slow] = self._warmth
         # Slow swings (room temperature, clocks of the whole hall) that all nodes share.
         self._swing *= _SWING_KEEP
         self._swing += 0.31 * self._noise.normal(len(self._swing))
@@ -189,10 +195,6 @@ class Devices:
         np.multiply(self._noise.normal(*out.shape), self._noise_sd, out=out)
         out += self._offset
         out += levels[:, :, None]
-        cold = np.maximum(0.0, 1.0 - (moment.at_s - start_s) / _WARMUP_S)
-        for name in ("gpu_temperature_celsius", "gpu_memory_temperature_celsius"):
-            if name in self._row:
-                out[:, self._row[name]] -= 18.0 * cold[:, None]
 
     def _read_rates(self, moment: Moment) -> FloatArray:
         nodes, units = self._shape

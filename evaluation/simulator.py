@@ -155,7 +155,7 @@ class Source:
         at = milliseconds(start_s + self._phase + jitter)
         state, load = self._training.states(at)
         moment = Moment(at, self._before, state, load)
-        values = self._devices.read(moment, run.start_s)
+        values = self._devices.read(moment)
         self._before = at
         rows: list[list[list[float | None]]] = values.tolist()
         self._blank(rows, values.shape)
