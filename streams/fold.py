@@ -116,7 +116,7 @@ class Fold:
             self.coverage = self.covered()
         findings: list[Finding] = []
         incidents: list[Incident] = []
-        self._move_time(arrived.arrival, findings, incidents)
+        self._move_time(arrived.arrival, isinstance(record, End), findings, incidents)
         if isinstance(record, Rejected):
             self.counters.reject(record.reason)
         else:
@@ -263,8 +263,9 @@ class Fold:
     # -- time
 
     def _move_time(
-        self, arrival: float, findings: list[Finding], incidents: list[Incident]
+        self, arrival: float, over: bool, findings: list[Finding], incidents: list[Incident]
     ) -> None:
+        """`now` moves to `arrival`; where the history is `over`, its silence proves nothing."""
         if arrival <= self.now:
             return
         gap_s = arrival - self.now
@@ -275,15 +276,15 @@ class Fold:
         if self.now >= self.next_beat:
             beat_s = self.settings.ticks.beat_s
             self.next_beat = (math.floor(self.now / beat_s) + 1) * beat_s
-            self._beat(findings, incidents)
+            self._beat(over, findings, incidents)
 
-    def _beat(self, findings: list[Finding], incidents: list[Incident]) -> None:
+    def _beat(self, over: bool, findings: list[Finding], incidents: list[Incident]) -> None:
         if not self.ready:
             return
         self.spool.beat(self.now, self.sources.values())
-        self._hear_all(
-            [d.advance(self.now, self.inventory) for d in self.detectors], findings, incidents
-        )
+        if not over:
+            said = [d.advance(self.now, self.inventory) for d in self.detectors]
+            self._hear_all(said, findings, incidents)
         closed = self.correlator.advance(self.now, self.inventory)
         incidents += self.judge.take(closed, self.settings.policy, self.now)
         forget_s = self.settings.correlation.reopen_s

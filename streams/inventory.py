@@ -183,6 +183,10 @@ class Inventory:
             node for node in self._nodes.keys() | self._heard.keys() if self.in_service(node)
         )
 
+    def known(self) -> set[str]:
+        """Every node that was ever listed or heard."""
+        return self._nodes.keys() | self._heard.keys() | self._by_node.keys()
+
     def last_heard_s(self, node: str) -> float | None:
         """Arrival of the newest record of the node."""
         return self._heard.get(node)

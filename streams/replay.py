@@ -105,11 +105,9 @@ def summarize(folds: Iterable[Fold], truncated: int, cold_start: bool) -> Summar
         ettr = fold.progress.ettr(part.last_at)
         if ettr is not None:
             ettrs.append(round(ettr, 6))
-    coverage = Coverage(
-        sum(c.expected for c in coverages),
-        sum(c.reporting for c in coverages),
-        sorted({node for c in coverages for node in c.blind}),
-    )
+    nodes = {node for fold in folds for node in fold.inventory.expected()}
+    blind = sorted({node for coverage in coverages for node in coverage.blind})
+    coverage = Coverage(len(nodes), len(nodes) - len(blind), blind)
     return Summary(
         records=total.records, rejected=total.rejected, late=total.late,
         duplicate=total.duplicate, lost=total.lost, truncated=truncated, cold_start=cold_start,

@@ -1,0 +1,120 @@
+"""Where a replay's records come from: captures and archives, as logs of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collectors.capture import is_capture, open_capture
+from streams.fold import ShardKind
+from telemetry.archive import Torn, archive_files, is_archive
+from telemetry.archive_records import read_records
+from telemetry.errors import InputError
+from telemetry.records import (
+    Allocation,
+    Arrived,
+    Begin,
+    Hardware,
+    Record,
+    Rejected,
+    Settings,
+)
+from telemetry.settings import Configuration
+from telemetry.topics import TELEMETRY
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Log:
+    """One shard's records in order; `notes` and `torn` fill while it is read.
+
+    cold   the log begins neither with its first offset nor with `Begin`
+    """
+
+    name: str
+    kind: ShardKind
+    records: Iterator[Arrived]
+    notes: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    cold: bool = False
+
+
+def open_logs(
+    path: Path, configuration: Configuration, tz: str | None, progress: Progress | None = None
+) -> list[Log]:
+    """The logs of an archive (one a partition) or of a capture (one).
+
+    Raises InputError, one line that names the path and the remedy.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such directory; give a capture or an archive")
+    if is_archive(path):
+        return [_archive_log(path, p, configuration) for p in _partitions(path)]
+    if path.is_dir() and is_capture(path):
+        return [_capture_log(path, configuration, tz, progress)]
+    raise InputError(
+        f"{path}: neither an archive ({TELEMETRY}/<partition>/*.jsonl.zst) nor a capture "
+        "(metrics/*.om, kernel/<node>.log, training/<job>/*.log); see README, Replay"
+    )
+
+
+def _partitions(path: Path) -> list[int]:
+    return sorted({file.partition for file in archive_files(path, TELEMETRY)})
+
+
+def _capture_log(
+    path: Path, configuration: Configuration, tz: str | None, progress: Progress | None
+) -> Log:
+    capture = open_capture(path, configuration.engine, tz or configuration.timezone, progress)
+    log = Log(name=str(path), kind="capture", records=iter(()), notes=capture.notes)
+    log.torn = getattr(capture, "torn", [])
+    log.records = arrived(capture.records())
+    return log
+
+
+def arrived(records: Iterable[Record | Rejected]) -> Iterator[Arrived]:
+    """Records at their places; what a capture tells arrived when it happened."""
+    now = 0.0
+    for offset, record in enumerate(records):
+        now = now if record.at is None else record.at
+        yield Arrived(offset, now, record)
+
+
+def _archive_log(path: Path, partition: int, configuration: Configuration) -> Log:
+    shards = configuration.shards
+    shard = shards[partition] if partition < len(shards) else f"partition-{partition}"
+    kind: ShardKind = "history" if shard in configuration.history_shards else "live"
+    log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()))
+    log.records = _archived(path, partition, kind, log)
+    return log
+
+
+def _archived(path: Path, partition: int, kind: ShardKind, log: Log) -> Iterator[Arrived]:
+    first = True
+    for found in read_records(path, TELEMETRY, partition):
+        if isinstance(found, Torn):
+            log.torn.append(f"{found.path}: {found.reason}")
+            continue
+        if first:
+            log.cold = found.offset > 0 and not isinstance(found.record, Begin)
+            first = False
+        record = found.record
+        replayed = None if isinstance(record, Rejected) else record.replayed
+        if kind == "history" and replayed is not None:
+            yield Arrived(found.offset, replayed, record)
+        else:
+            yield found
+
+
+def between(log: Log, from_s: float | None, to_s: float | None) -> Iterator[Arrived]:
+    """The records that arrived between two times; what tells who is who is kept from before."""
+    for found in log.records:
+        if to_s is not None and found.arrival > to_s:
+            return
+        if from_s is not None and found.arrival < from_s:
+            log.cold = True
+            if not isinstance(found.record, Settings | Begin | Allocation | Hardware):
+                continue
+        yield found
