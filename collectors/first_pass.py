@@ -112,6 +112,9 @@ class FirstPass:
             for record in said:
                 if not isinstance(record, Steps) or self._is_new(record):
                     self._put.store.add(record)
+        state, said = megatron.finish(state)
+        for record in said:
+            self._put.store.add(record)
         if state.counted_up:
             how = "clock.json" if state.clock_s is not None else "dated lines beside them"
             self._put.note(

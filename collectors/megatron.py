@@ -19,7 +19,7 @@ from telemetry.records import Event, Rejected, StepKind, Steps
 LINE_BYTES_MAX = 65_536
 TEXT_MAX = 4_096
 TRACEBACK_LINES_MAX = 2_000
-TRACEBACKS_MAX = 256  # open at once, of different ranks
+OPEN_MAX = 256  # tracebacks at once, of different ranks
 PLACE_MAX = 64
 
 SOURCE = "training"
@@ -38,7 +38,8 @@ class State:
     counted_up  steps whose time was reckoned, not printed
     iteration   of the newest step line
     next_kind   what the next step line has to carry in its mean: a checkpoint, an evaluation
-    tracebacks  speaker -> lines of its open traceback
+    open        speaker, lines so far and the words of a C++ exception, of what is not yet complete
+    failed      whether a failure was seen
     undated     step lines that could not be placed in time
     """
 
@@ -51,7 +52,7 @@ class State:
     counted_up: int = 0
     iteration: int | None = None
     next_kind: StepKind = "train"
-    tracebacks: tuple[tuple[str, int], ...] = ()
+    open: tuple[tuple[str, int, str], ...] = ()
     failed: bool = False
     undated: int = 0
 
@@ -71,6 +72,7 @@ _SPEAKER = re.compile(
 _DATE = re.compile(r" ?\[(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\] ?")
 _ANY_DATE = re.compile(r"datetime: (\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 _STEP = re.compile(r"\biteration {1,40}(\d{1,12}) ?/ {0,40}(\d{1,12}) {0,8}\|")
+_RANKED = re.compile(r"(?:\d{1,7}: {1,4})?\[(?:rank|default)\d{1,7}\]:")
 _FAILURE = re.compile(r"(?P<name>[A-Za-z_][\w.]{0,200}?(?:Error|Exception|Interrupt|Exit))(?::|$)")
 _THROWN = re.compile(r"terminate called after throwing an instance of '(?P<name>[\w:]{1,200})'")
 _SAVING = ("saving checkpoint at iteration", "successfully saved checkpoint")
@@ -79,7 +81,7 @@ _EVALUATED = ("validation loss at iteration", "valid loss at iteration")
 
 def read_line(state: State, line: bytes, place: str) -> tuple[State, list[Said]]:
     """The state after one line, and what the line completes: mostly nothing."""
-    if not state.tracebacks and not any(marker in line for marker in _MARKERS):
+    if not state.open and not any(marker in line for marker in _MARKERS):
         return state, []
     if len(line) > LINE_BYTES_MAX:
         if _STEP.search(line[:512].decode("utf-8", "replace")) is None:
@@ -230,41 +232,55 @@ def _elapsed_s(fields: dict[str, float]) -> float | None:
     return elapsed_s
 
 
+def finish(state: State) -> tuple[State, list[Said]]:
+    """What the log's end leaves: a failure whose last words were cut off is one all the same."""
+    said: list[Said] = []
+    for speaker, _, thrown in state.open:
+        state, more = _failed(state, speaker, "", thrown or "Traceback (most recent call last):")
+        said += more
+    return replace(state, open=()), said
+
+
 def _other(state: State, speaker: str, rest: str, text: str) -> tuple[State, list[Said]]:
-    lowered = rest[:512].lstrip()
-    if lowered.startswith(_SAVING):
+    words = rest.lstrip()
+    if words.startswith(_SAVING):
         return replace(state, next_kind="checkpoint"), []
-    if lowered.startswith(_EVALUATED):
+    if words.startswith(_EVALUATED):
         return replace(state, next_kind="evaluation"), []
-    if lowered.startswith("Traceback (most recent call last)"):
-        return _opened(state, speaker), []
-    thrown = _THROWN.match(lowered)
-    if thrown is not None:
-        return _failed(state, speaker, thrown["name"], text)
-    lines = dict(state.tracebacks).get(speaker)
-    if lines is None:
+    if words.startswith("Traceback (most recent call last)"):
+        return _opened(state, speaker, ""), []
+    if _THROWN.match(words) is not None:
+        return _opened(state, speaker, text), []
+    found = _FAILURE.match(rest)
+    row = next((row for row in state.open if row[0] == speaker), None)
+    if row is None:
+        if found is not None and _RANKED.match(text) is not None:
+            return _failed(state, speaker, found["name"], text)
         return state, []
-    found = _FAILURE.match(rest) if not rest.startswith(" ") else None
+    _, lines, thrown = row
+    if thrown:  # "what():" follows at once and says why
+        said = f"{thrown} {words}" if words.startswith("what():") else thrown
+        return _failed(_closed(state, speaker), speaker, "", said)
     if found is not None:
-        state = _closed(state, speaker)
-        return _failed(state, speaker, found["name"], text)
+        return _failed(_closed(state, speaker), speaker, found["name"], text)
     if lines >= TRACEBACK_LINES_MAX:
-        return _closed(state, speaker), []
+        return _failed(_closed(state, speaker), speaker, "", text)
     return _counted(state, speaker, lines + 1), []
 
 
-def _opened(state: State, speaker: str) -> State:
-    if len(state.tracebacks) >= TRACEBACKS_MAX and speaker not in dict(state.tracebacks):
-        state = replace(state, tracebacks=state.tracebacks[1:])
-    return _counted(state, speaker, 0)
+def _opened(state: State, speaker: str, thrown: str) -> State:
+    rows = tuple(row for row in state.open if row[0] != speaker)[-(OPEN_MAX - 1) :]
+    return replace(state, open=(*rows, (speaker, 0, thrown[:TEXT_MAX])))
 
 
 def _counted(state: State, speaker: str, lines: int) -> State:
-    return replace(state, tracebacks=tuple({**dict(state.tracebacks), speaker: lines}.items()))
+    rows = tuple((name, lines, said) if name == speaker else (name, count, said)
+                 for name, count, said in state.open)  # fmt: skip
+    return replace(state, open=rows)
 
 
 def _closed(state: State, speaker: str) -> State:
-    return replace(state, tracebacks=tuple(row for row in state.tracebacks if row[0] != speaker))
+    return replace(state, open=tuple(row for row in state.open if row[0] != speaker))
 
 
 def _failed(state: State, speaker: str, name: str, text: str) -> tuple[State, list[Said]]:

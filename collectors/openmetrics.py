@@ -7,7 +7,6 @@ the line costs only itself.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -185,6 +184,8 @@ class OpenMetricsParser:
 
     def _fast(self, tails: list[bytes]) -> tuple[FloatArray, FloatArray] | None:
         """Times and values of "value time" lines, None where any line is something else."""
+        if b"_" in b"".join(tails):
+            return None  # Python takes 1_000 for a number, nobody else does
         stamp = tails[0].partition(b" ")[2]
         stamps = self._stamps.get(stamp)
         if stamps is not None and len(stamps.suffixes) == len(tails):
@@ -220,7 +221,7 @@ class OpenMetricsParser:
         """Line by line; neighbours of one series still make one run."""
         series: Series | None = None
         times: list[float] = []
-        values: list[float] = []
+        values: list[float | None] = []
         for place, line in enumerate(lines, at):
             read = self._line(line)
             if isinstance(read, str):
@@ -235,11 +236,18 @@ class OpenMetricsParser:
         if series is not None:
             yield self._made(series, times, values)
 
-    def _made(self, series: Series, times: list[float], values: list[float]) -> Run:
-        return Run(series, np.array(times), self._clean(series, np.array(values)))
+    def _made(self, series: Series, times: list[float], values: list[float | None]) -> Run:
+        numbers = np.array(values, dtype=np.float64)  # None, a text, becomes NaN
+        texts = values.count(None)
+        if texts:
+            self.blanked[_name(series), "text"] += texts
+            self.blanked[_name(series), "nan"] -= texts
+        cleaned = self._clean(series, numbers)
+        self.blanked = +self.blanked
+        return Run(series, np.array(times), cleaned)
 
-    def _line(self, line: bytes) -> tuple[Series, float, float] | str | None:
-        """One sample, why there is none, or None for a line that is not ours."""
+    def _line(self, line: bytes) -> tuple[Series, float, float | None] | str | None:
+        """One sample, its value None where it is a text; why there is none; None where not ours."""
         if not line or line[0] == 35 or line.isspace():
             return None
         found = _SERIES.match(line, 0, SERIES_BYTES_MAX)
@@ -254,11 +262,7 @@ class OpenMetricsParser:
         at_s = _number(words[1])
         if at_s is None or not AT_MIN_S <= at_s < AT_MAX_S:
             return "no time stamp"
-        value = _number(words[0])
-        if value is None:
-            self.blanked[_name(series), "text"] += 1
-            return series, at_s, math.nan
-        return series, at_s, value
+        return series, at_s, _number(words[0])
 
     def _known(self, found: re.Match[bytes]) -> Series | str | None:
         """The series, why it cannot be used, or None where the name is not ours."""
