@@ -81,7 +81,7 @@ def _shared(incident: Incident, now_s: float) -> Verdict:
     else:
         whose = "are too many of the job to be each at fault"
     reason = (
-        f"{len(nodes)} nodes suffer together and {whose}: a matter of what they share. "
+        f"Together {len(nodes)} nodes suffer, and they {whose}: a matter of what they share. "
         "Page the network or site team, isolate nobody."
     )
     return _said("common mode, fabric or leaf", "page", reason, now_s)
@@ -89,8 +89,8 @@ def _shared(incident: Incident, now_s: float) -> Verdict:
 
 def _silent(incident: Incident, now_s: float) -> Verdict:
     reason = (
-        f"{_first_text(incident)}. Silence is a third state, neither healthy nor proven broken: "
-        "page, isolate nobody."
+        f"Nobody hears it: {_first_text(incident)}. Silence is a third state, neither healthy "
+        "nor proven broken: page, isolate nobody."
     )
     return _said("node silent", "page", reason, now_s)
 
@@ -99,26 +99,27 @@ def _slow(incident: Incident, context: Context, policy: PolicySettings, now_s: f
     """A slow job: with evidence on one or two nodes they go, else it is looked into."""
     symptom = _step_time(incident)
     assert symptom is not None
+    lead = f"The job became slow: {_clause(symptom.text)}"
     suspects = _suspect_nodes(incident)
     node_lines = _lines_on(incident, suspects)
     if not suspects or not node_lines:
         return _slow_alone(incident, symptom, policy, now_s)
     if len(suspects) > policy.suspects_max or incident.confidence < policy.confidence_min:
         reason = (
-            f"{_sentence(symptom.text)}, but {len(suspects)} nodes stand out at a confidence of "
+            f"{lead}, but {len(suspects)} nodes stand out at a confidence of "
             f"{incident.confidence:.2f} (at most {policy.suspects_max} nodes and at least "
             f"{policy.confidence_min:g} are needed to isolate): run network and GPU checks on them."
         )
         return _said("slow job with unclear evidence", "diagnose", reason, now_s, suspects)
     if context.blind_share > policy.blind_share_max:
         reason = (
-            f"{_sentence(symptom.text)}, but {100.0 * context.blind_share:.0f} % of the nodes are "
+            f"{lead}, but {100.0 * context.blind_share:.0f} % of the nodes are "
             "not heard, so that the contrast with the peers proves nothing: check the suspects."
         )
         return _said("slow job with unclear evidence", "diagnose", reason, now_s, suspects)
     if context.job_progressing is not False and context.replacements == 0:
         reason = (
-            f"{_sentence(symptom.text)} through {', '.join(suspects)}, but the job still "
+            f"{lead} through {', '.join(suspects)}, but the job still "
             "progresses and no replacement is free: page instead of stopping it."
         )
         return _said("slow job with node evidence", "page", reason, now_s)
@@ -126,7 +127,7 @@ def _slow(incident: Incident, context: Context, policy: PolicySettings, now_s: f
     when: When = "now" if stopped else "at_checkpoint"
     how = "the job stands still" if stopped else "the job progresses, so at its next checkpoint"
     reason = (
-        f"{_sentence(symptom.text)}, and on {', '.join(suspects)}: {_joined(node_lines)} "
+        f"{lead}, and on {', '.join(suspects)}: {_joined(node_lines)} "
         f"(confidence {incident.confidence:.2f}); {how}."
     )
     rung = "slow job with node evidence"
@@ -138,14 +139,15 @@ def _slow_alone(
 ) -> Verdict:
     due_s = incident.opened_at + policy.evidence_wait_s
     rung = "slow job without suspect"
+    lead = f"The job became slow: {_clause(symptom.text)}"
     if now_s < due_s:
         reason = (
-            f"{_sentence(symptom.text)}, but no node stands out: most slow jobs are slow through "
+            f"{lead}, but no node stands out: most slow jobs are slow through "
             f"their own code. Wait {policy.evidence_wait_s:g} s for evidence."
         )
         return _said(rung, "none", reason, now_s, recheck_at=due_s)
     reason = (
-        f"{_sentence(symptom.text)}, and after {policy.evidence_wait_s:g} s no node stands out: "
+        f"{lead}, and after {policy.evidence_wait_s:g} s no node stands out: "
         "profile the job, compare its stacks, and check the network in pairs."
     )
     return _said(rung, "diagnose", reason, now_s)
@@ -156,16 +158,16 @@ def _flap(incident: Incident, context: Context, policy: PolicySettings, now_s: f
     count = f"{incident.network_events} of {policy.network_events} in {policy.network_window_s:g} s"
     rung = "network event"
     if incident.network_events < policy.network_events:
-        reason = f"{_first_text(incident)}: {count}. Wait for the link to recover by itself."
+        reason = f"A link fell: {_first_text(incident)}; {count}. Wait for it to recover by itself."
         return _said(rung, "none", reason, now_s)
-    reason = f"{_first_text(incident)}: {count}, the link does not stay up."
+    reason = f"A link does not stay up: {_first_text(incident)}; {count}."
     return _isolation(rung, incident, context, reason, "now", now_s)
 
 
 def _no_suspect(incident: Incident, now_s: float) -> Verdict:
     reason = (
-        f"{_first_text(incident)}, and no node is under suspicion: run the stop-time checks; where "
-        "they pass retry, then roll back, then replay in two phases."
+        f"The job failed: {_first_text(incident)}, and no node is under suspicion. "
+        "Run the stop-time checks; where they pass retry, then roll back, then replay in two phases."
     )
     return _said("crash or NaN without suspect", "diagnose", reason, now_s)
 
@@ -173,8 +175,8 @@ def _no_suspect(incident: Incident, now_s: float) -> Verdict:
 def _uncertain(incident: Incident, now_s: float) -> Verdict:
     nodes = ", ".join(_suspect_nodes(incident)) or "no single node"
     reason = (
-        f"{_first_text(incident)}: a sign of {incident.kind} on {nodes} that one event does not "
-        "prove. Page; drain it when the job allows."
+        f"A sign of {incident.kind} on {nodes} that one event does not prove: "
+        f"{_first_text(incident)}. Page; drain it when the job allows."
     )
     return _said("uncertain machine fault", "page", reason, now_s)
 
@@ -226,10 +228,9 @@ def _joined(lines: Sequence[Evidence]) -> str:
 def _first_text(incident: Incident) -> str:
     """The text of the evidence that speaks for the incident's suspects, else of its first."""
     on_suspects = _lines_on(incident, _suspect_nodes(incident)) or incident.evidence
-    return _sentence(on_suspects[0].text) if on_suspects else "No evidence is kept"
+    return _clause(on_suspects[0].text) if on_suspects else "no evidence is kept"
 
 
-def _sentence(text: str) -> str:
-    """`text` as the beginning of a sentence, without its full stop."""
-    text = text.strip().rstrip(".")
-    return text[:1].upper() + text[1:]
+def _clause(text: str) -> str:
+    """`text` as part of a sentence, without its full stop."""
+    return text.strip().rstrip(".")
