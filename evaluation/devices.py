@@ -122,7 +122,7 @@ class Devices:
         self._states = [m for m in rows if m.kind in ("state", "bitmask")]
         self.metrics: list[Metric] = [*self._gauges, *self._counters, *self._states]
         self._row = {m.name: place for place, m in enumerate(self.metrics)}
-        self._gauge_setup()
+        self._gauge_setup(cluster.stages)
         self._counter_setup()
 
     @property
@@ -151,7 +151,7 @@ class Devices:
         np.floor(self._total, out=block[:, gauges:counters])
         return block
 
-    def _gauge_setup(self) -> None:
+    def _gauge_setup(self, stages: Sequence[int]) -> None:
         nodes, units = self._shape
         table = [GPU_GAUGES.get(m.name, Gauge((0, 0, 0, 0))) for m in self._gauges]
         self._levels = np.array([g.levels for g in table], dtype=np.float64).reshape(-1, 4).T
@@ -163,7 +163,10 @@ class Devices:
         self._high = np.array([m.valid_max for m in self._gauges])[:, None]
         by_node = self._noise.normal(nodes, len(table), 1)
         by_unit = self._noise.normal(nodes, len(table), units)
-        self._offset = by_node * np.array([g.node for g in table])[:, None]
+        spread = np.array([g.node for g in table])[:, None]
+        # Stages do different work; whoever compares across them sees outliers that are none.
+        by_stage = self._noise.normal(max(stages) + 1, len(table), 1)[list(stages)]
+        self._offset = (by_node + 2.0 * by_stage) * spread
         self._offset = self._offset + by_unit * np.array([g.unit for g in table])[:, None]
         self._swing = np.zeros(len(table))
         self._slow = [row for row, m in enumerate(self._gauges) if m.unit == "celsius"]
