@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -123,6 +124,12 @@ def test_hash_order_and_cpu_features_change_nothing(surroundings: dict[str, str]
 def test_a_simulation_can_be_read_twice() -> None:
     run = simulated("thermal", minutes=3.0 + ONSET_S / 60.0)
     assert digest(run) == digest(run)
+
+
+def test_the_run_is_made_as_it_is_read() -> None:
+    """Two years of it would never end; the first ten thousand records come at once."""
+    endless = Simulation(8, minutes=1e6, seed=1).records()
+    assert len(list(islice(endless, 10_000))) == 10_000
 
 
 def test_records_come_in_order_of_arrival_and_settings_come_first() -> None:
