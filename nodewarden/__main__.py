@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -10,6 +11,9 @@ from nodewarden.cli import run
 
 def main() -> None:
     """Entry point of `nodewarden` and of `python -m nodewarden`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # λ and δ on a terminal without them
     sys.exit(run(sys.argv[1:], os.environ))
 
 

@@ -67,6 +67,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         status = cli.main(
             list(arguments), "nodewarden", standalone_mode=False, obj=Session(environ)
         )
+        sys.stdout.flush()  # a reader that left shows here, not while the interpreter ends
     except NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return REFUSED
@@ -78,7 +79,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _say("interrupted", INTERRUPTED)
     except NodewardenError as error:
         return _say(str(error), FAILED if isinstance(error, _FAILURES) else REFUSED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # click ends the process itself where our reader left, and after shell completion
         return _quiet()
     except Exception as error:  # noqa: BLE001 - the top of the process
         return _unexpected(error, environ)

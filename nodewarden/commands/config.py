@@ -21,7 +21,7 @@ def command() -> None:
 def check(session: Session, config: Path | None) -> None:
     """Say whether the settings can be run with."""
     effective = session.settings(config)
-    click.echo(f"settings are fine: {len(effective.origins)} differ in origin from the defaults")
+    click.echo(f"settings are fine: {len(effective.origins)} set, the others are defaults")
 
 
 @command.command("show")

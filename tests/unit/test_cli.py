@@ -172,6 +172,21 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     return errors
 
 
+def test_a_reader_that_leaves_is_no_error() -> None:
+    program = f"{sys.executable} -m nodewarden config show | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_without_our_letters_shows_their_codes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodewarden", "explain", "metric", "λδ"],
+        capture_output=True, check=False, env={"PYTHONIOENCODING": "ascii:strict"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"nodewarden: metric ")
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "nodewarden", "explain", "xid", "0"],
