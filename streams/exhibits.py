@@ -14,7 +14,7 @@ import numpy as np
 
 from detectors.base import FloatArray
 from streams.fold import Fold, Said
-from telemetry.findings import Incident
+from telemetry.findings import ACTING, Incident
 from telemetry.metrics import BY_NAME
 from telemetry.records import Arrived, Event, Steps
 
@@ -22,6 +22,7 @@ AFTER_S = 240.0
 EXHIBITS_MAX = 100
 STEPS_MAX = 20_000
 EVENTS_MAX = 5_000
+_ROW = {name: row for row, name in enumerate(BY_NAME)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Exhibits:
         self.metrics: OrderedDict[str, MetricExhibit] = OrderedDict()
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._steps: dict[str, deque[tuple[float, int, float | None]]] = {}
+        self._frozen: set[str] = set()
         self._later: dict[str, tuple[float, str, str, str]] = {}
 
     def watch(self, arrived: Arrived, said: Said, fold: Fold) -> None:
@@ -97,13 +99,22 @@ class Exhibits:
             rows.append((record.at, step, took))
 
     def _exhibit(self, incident: Incident, fold: Fold) -> None:
-        if incident.id in self.metrics:
+        if incident.id in self._frozen:
             return
+        if any(verdict.action in ACTING for verdict in incident.verdicts):
+            self._frozen.add(
+                incident.id
+            )  # what comes after the verdict is shown, but not long after
         shown = [e for e in incident.evidence if e.metric in BY_NAME and e.node]
         if not shown:
             return
         suspects = {suspect.node for suspect in incident.suspects}
-        best = min(shown, key=lambda e: (e.node not in suspects, e.detector != "zscore", e.onset))
+        best = min(
+            shown,
+            key=lambda e: (
+                e.node not in suspects, e.detector != "zscore", _ROW[e.metric], e.onset, e.node,
+            ),
+        )  # fmt: skip
         if self._copy(incident.id, best.metric, best.node, best.entity, fold):
             self._later[incident.id] = (fold.now + AFTER_S, best.metric, best.node, best.entity)
 

@@ -141,14 +141,14 @@ class Fold:
             case Event():
                 self._heard(record, arrival)
                 event = record if at == record.at else msgspec.structs.replace(record, at=at)
-                self._hear_all([d.on_event(event, self.inventory, self.now) for d in self.detectors],
-                               findings, incidents)  # fmt: skip
+                said = [d.on_event(event, self.inventory, self.now) for d in self.detectors]
+                self._hear_all(said, findings, incidents)
             case Steps():
                 self._heard(record, arrival)
                 steps = record if at == record.at else msgspec.structs.replace(record, at=at)
                 self.progress.take(steps, at, self.now)
-                self._hear_all([d.on_steps(steps, self.inventory, self.now) for d in self.detectors],
-                               findings, incidents)  # fmt: skip
+                said = [d.on_steps(steps, self.inventory, self.now) for d in self.detectors]
+                self._hear_all(said, findings, incidents)
             case Hardware():
                 self._heard(record, arrival)
                 self.inventory.equip(record)

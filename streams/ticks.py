@@ -224,7 +224,7 @@ class SourceTicks:
         if len(self.open) > OPEN_TICKS_MAX:
             return -math.inf
         end = (self.focus + 1) * self.interval_s
-        if self.remaining <= 0:
+        if self.remaining <= 0 and self.expected.any():
             return end
         return max(end + self.lateness_s, min(self.hold_until, end + self._rules.keep_s))
 
