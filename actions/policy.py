@@ -167,7 +167,7 @@ def _flap(incident: Incident, context: Context, policy: PolicySettings, now_s: f
 def _no_suspect(incident: Incident, now_s: float) -> Verdict:
     reason = (
         f"The job failed: {_first_text(incident)}, and no node is under suspicion. "
-        "Run the stop-time checks; where they pass retry, then roll back, then replay in two phases."
+        "Run the stop-time checks; where they pass retry, roll back, replay in two phases."
     )
     return _said("crash or NaN without suspect", "diagnose", reason, now_s)
 

@@ -28,6 +28,7 @@ class SilenceState(msgspec.Struct):
     gap           our own blind spot, while it lasts
     next_scan_s   nothing can have expired before
     spare_s       after a blind spot nobody is judged before
+    beat_s        when time was last known to pass, None before the first time
     """
 
     heard: list[str] = []
@@ -35,6 +36,7 @@ class SilenceState(msgspec.Struct):
     gap: Sighting | None = None
     next_scan_s: float = 0.0
     spare_s: float = 0.0
+    beat_s: float | None = None
 
 
 class Silence(Quiet):
@@ -50,22 +52,30 @@ class Silence(Quiet):
         self._gap: Sighting | None = None
         self._next_scan_s = 0.0
         self._spare_s = 0.0
+        self._beat_s: float | None = None
 
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:
         """Nodes that speak again are cleared at once, the others are only looked at when due."""
         said = self._back(now_s, view)
+        leap_s = 0.0 if self._beat_s is None else now_s - self._beat_s
+        self._beat_s = now_s
         if self._gap is None and now_s < self._next_scan_s:
             return said
         ages = self._ages(now_s, view)
         hushed = sum(1 for age_s, patience_s in ages.values() if age_s > patience_s / 2.0)
         overdue = [node for node, (age_s, patience_s) in ages.items() if age_s > patience_s]
+        if any(leap_s > ages[node][1] for node in overdue):
+            # The log itself stood still: nobody could be heard, and that proves nothing.
+            self._spare_s = max(self._spare_s, now_s + self._settings.patience_s)
         blind = bool(ages) and hushed > self._settings.everybody_share * len(ages)
         if self._gap is not None:
             return [*said, *self._gap_over(now_s, blind)]
+        if now_s < self._spare_s:
+            self._next_scan_s = self._spare_s
+            return said
         if overdue and blind:
             return [*said, self._blind(now_s, ages, hushed)]
-        if now_s >= self._spare_s:
-            said += [self._say(node, ages[node][0], now_s, view) for node in overdue]
+        said += [self._say(node, ages[node][0], now_s, view) for node in overdue]
         self._next_scan_s = self._due_s(now_s, ages)
         return said
 
@@ -89,7 +99,7 @@ class Silence(Quiet):
     def _due_s(self, now_s: float, ages: dict[str, tuple[float, float]]) -> float:
         """When the first of them can be overdue; new nodes need at least `patience_s`."""
         left = [patience_s - age_s for age_s, patience_s in ages.values() if age_s <= patience_s]
-        return max(now_s + min([*left, self._settings.patience_s]), self._spare_s)
+        return now_s + min([*left, self._settings.patience_s])
 
     def _say(self, node: str, age_s: float, now_s: float, view: View) -> Sighting:
         last_s = now_s - age_s
@@ -137,7 +147,12 @@ class Silence(Quiet):
         """Who spoke, who is silent, and when to look again."""
         return msgspec.to_builtins(
             SilenceState(
-                sorted(self._heard), self._quiet, self._gap, self._next_scan_s, self._spare_s
+                sorted(self._heard),
+                self._quiet,
+                self._gap,
+                self._next_scan_s,
+                self._spare_s,
+                self._beat_s,
             )
         )
 
@@ -146,6 +161,7 @@ class Silence(Quiet):
         kept = msgspec.convert(state, SilenceState)
         self._heard, self._quiet, self._gap = set(kept.heard), kept.quiet, kept.gap
         self._next_scan_s, self._spare_s = kept.next_scan_s, kept.spare_s
+        self._beat_s = kept.beat_s
 
 
 def _judged(node: str, view: View) -> bool:

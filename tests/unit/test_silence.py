@@ -21,9 +21,16 @@ def brief(seen: Iterable[Sighting]) -> list[tuple[str, str, bool]]:
 
 def run(view: FakeView, silent: Iterable[str], until_s: float, detector: Silence) -> list[Sighting]:
     """Beat every 5 s while all but `silent` are heard; what was said."""
+    return run_from(view, silent, 0.0, until_s, detector)
+
+
+def run_from(
+    view: FakeView, silent: Iterable[str], from_s: float, until_s: float, detector: Silence
+) -> list[Sighting]:
+    """The same from a later time on."""
     out: list[Sighting] = []
     awake = [node for node in view.jobs["j1"] if node not in set(silent)]
-    for beat in range(1, int(until_s // 5) + 1):
+    for beat in range(int(from_s // 5) + 1, int(until_s // 5) + 1):
         heard(view, 5.0 * beat, awake)
         out += detector.advance(5.0 * beat, view)
     return out
@@ -93,8 +100,8 @@ def test_when_most_go_quiet_together_the_blind_spot_is_ours_and_no_node_is_named
 def test_after_the_blind_spot_late_nodes_get_their_patience_and_lost_ones_are_named() -> None:
     view, detector = cluster(), Silence(EngineSettings())
     heard(view, 0.0)
-    assert [("telemetry_gap", "", True)] == brief(detector.advance(300.0, view))
-    assert [] == list(detector.advance(305.0, view))
+    said = [seen for beat in range(1, 62) for seen in detector.advance(5.0 * beat, view)]
+    assert [("telemetry_gap", "", True)] == brief(said)
 
     awake = [node for node in view.jobs["j1"] if node != "n03"]
     heard(view, 306.0, awake)
@@ -102,6 +109,16 @@ def test_after_the_blind_spot_late_nodes_get_their_patience_and_lost_ones_are_na
     heard(view, 365.0, awake)
     assert [] == list(detector.advance(365.0, view))
     assert [("node_silent", "n03", True)] == brief(detector.advance(370.0, view))
+
+
+def test_when_the_log_itself_stood_still_nobody_was_silent() -> None:
+    view, detector = cluster(), Silence(EngineSettings())
+    heard(view, 0.0)
+    detector.advance(5.0, view)
+
+    assert [] == list(detector.advance(700.0, view))  # the last record of a piece of history
+    assert [] == run_from(view, ["n03"], 700.0, 755.0, detector)
+    assert [("node_silent", "n03", True)] == brief(run_from(view, ["n03"], 755.0, 800.0, detector))
 
 
 def test_half_of_the_nodes_is_not_most() -> None:
