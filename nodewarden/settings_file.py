@@ -158,6 +158,10 @@ def _check_together(configuration: Configuration, origins: Mapping[str, str]) ->
         raise _Refused(origins, "shards", f"names must differ and not be empty: {list(shards)}")
     if shard not in shards:
         raise _Refused(origins, "engine.shard", f"{shard!r} is not among shards {list(shards)}")
+    for history in configuration.history_shards:
+        if history not in shards:
+            why = f"{history!r} is not among shards {list(shards)}"
+            raise _Refused(origins, "history_shards", why)
     if configuration.timezone != "UTC":
         try:
             ZoneInfo(configuration.timezone)

@@ -249,6 +249,15 @@ def test_a_directory_that_is_not_there_is_an_input_error(tmp_path: Path) -> None
         list(read_archive(tmp_path / "missing"))
 
 
+def test_a_file_that_cannot_be_opened_is_torn_and_the_next_is_read(tmp_path: Path) -> None:
+    write(tmp_path, range(4), roll_bytes=1)
+    files = archive_files(tmp_path)
+    found = iter(read_archive(tmp_path))
+    next(found)
+    (tmp_path / files[1].relative).unlink()
+    assert torn_of(list(found)) == [Torn(files[1].relative, "No such file or directory")]
+
+
 def test_partitions_are_read_one_after_the_other(tmp_path: Path) -> None:
     for partition in (1, 0):
         with ArchiveWriter(tmp_path, TELEMETRY, partition) as writer:
@@ -329,4 +338,6 @@ def test_frames_of_other_writers_are_found_whole() -> None:
     assert whole_frames_end(io.BytesIO(data), len(data) - 1) == len(zeros) + len(skippable)
     assert whole_frames_end(io.BytesIO(data), len(zeros) + 9) == len(zeros)
     assert whole_frames_end(io.BytesIO(b"PK\x03\x04"), 4) == 0
+    reserved = b"\x28\xb5\x2f\xfd\x00\x00\x07\x00\x00"
+    assert whole_frames_end(io.BytesIO(reserved), len(reserved)) == 0
     assert whole_frames_end(io.BytesIO(b""), 0) == 0

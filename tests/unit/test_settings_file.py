@@ -93,12 +93,17 @@ def test_an_interval_of_one_source_joins_those_of_the_file(tmp_path: Path) -> No
 def test_lists_and_tables_in_variables() -> None:
     environ = {
         "NODEWARDEN_SHARDS": "main, pod1 ,history",
+        "NODEWARDEN_HISTORY_SHARDS": "[]",
         "NODEWARDEN_ENGINE__TICKS__INTERVAL_S": "{ gpu = 15, nic = 60.0 }",
     }
     configuration = load(None, environ).configuration
     assert configuration.shards == ("main", "pod1", "history")
     assert configuration.engine.ticks.interval_s == {"gpu": 15.0, "nic": 60.0}
-    bracketed = load(None, {"NODEWARDEN_SHARDS": '["main", "b,c"]'}).configuration
+    brackets = {"NODEWARDEN_SHARDS": '["main", "b,c"]', "NODEWARDEN_HISTORY_SHARDS": "b,c"}
+    with pytest.raises(SettingsError, match="NODEWARDEN_HISTORY_SHARDS: history_shards: 'b'"):
+        load(None, brackets)
+    brackets["NODEWARDEN_HISTORY_SHARDS"] = '["b,c"]'
+    bracketed = load(None, brackets).configuration
     assert bracketed.shards == ("main", "b,c")
 
 
@@ -111,9 +116,10 @@ def test_lists_and_tables_in_variables() -> None:
         ("window_s = 1",
          "nodewarden.toml: window_s: unknown key; did you mean engine.zscore.window_s?"),
         ("colour = 1",
-         "nodewarden.toml: colour: unknown key; known: engine, shards, timezone"),
+         "nodewarden.toml: colour: unknown key; known: engine, shards, history_shards, timezone"),
         ('"a\\u001bb" = 1',
-         "nodewarden.toml: 'a\\x1bb': unknown key; known: engine, shards, timezone"),
+         "nodewarden.toml: 'a\\x1bb': unknown key; "
+         "known: engine, shards, history_shards, timezone"),
         ("engine = 3", "nodewarden.toml: engine: expected a table [engine]"),
         ("[engine.zscore]\nwindow_s = 'long'",
          "nodewarden.toml: engine.zscore.window_s: expected float instead of 'long'"),
@@ -136,6 +142,10 @@ def test_lists_and_tables_in_variables() -> None:
         ("shards = ['a', 'a']",
          "nodewarden.toml: shards: names must differ and not be empty: ['a', 'a']"),
         ("shards = ['a']", "settings: engine.shard: 'main' is not among shards ['a']"),
+        ("shards = ['main']",
+         "settings: history_shards: 'history' is not among shards ['main']"),
+        ("history_shards = ['old']",
+         "nodewarden.toml: history_shards: 'old' is not among shards ['main', 'history']"),
         ("timezone = 'Mars/Olympus'",
          "nodewarden.toml: timezone: 'Mars/Olympus' is no time zone"),
         ("timezone = '../../etc/passwd'",
@@ -249,4 +259,4 @@ def test_all_values_are_shown_and_say_whence(tmp_path: Path) -> None:
     assert "window_s = 120.0  # NODEWARDEN_ENGINE__ZSCORE__WINDOW_S" in text
     assert tomllib.loads(text) == msgspec.to_builtins(
         load(file, {"NODEWARDEN_ENGINE__ZSCORE__WINDOW_S": "120"}).configuration, builtin_types=()
-    ) | {"shards": ["main", "history"]}
+    ) | {"shards": ["main", "history"], "history_shards": ["history"]}
