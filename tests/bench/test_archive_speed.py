@@ -40,7 +40,7 @@ def frames() -> list[bytes]:
                     for row in range(METRICS)
                 },
             )
-        )  # fmt: skip
+        )
         for node in range(200)
     ]
 
