@@ -237,13 +237,16 @@ class OpenMetricsParser:
             yield self._made(series, times, values)
 
     def _made(self, series: Series, times: list[float], values: list[float | None]) -> Run:
-        numbers = np.array(values, dtype=np.float64)  # None, a text, becomes NaN
-        texts = values.count(None)
-        if texts:
-            self.blanked[_name(series), "text"] += texts
-            self.blanked[_name(series), "nan"] -= texts
-        cleaned = self._clean(series, numbers)
-        self.blanked = +self.blanked
+        cleaned = self._clean(series, np.array(values, dtype=np.float64))  # None becomes NaN
+        texts = np.array([value is None for value in values])
+        count = int(np.count_nonzero(texts))
+        if count:
+            self.blanked[_name(series), "text"] += count
+            if series.metric is None:
+                cleaned[texts] = np.nan  # missing, which a NaN loss is not
+            else:
+                self.blanked[series.metric.name, "nan"] -= count
+                self.blanked = +self.blanked
         return Run(series, np.array(times), cleaned)
 
     def _line(self, line: bytes) -> tuple[Series, float, float | None] | str | None:

@@ -216,6 +216,7 @@ class Spill:
         return Block(target, times, values.T)
 
     def _append(self, values: FloatArray) -> int:
+        assert values.dtype == np.float64
         offset, data = self._size, np.ascontiguousarray(values).data.cast("B")
         while data:
             written = os.pwrite(self._file, data, self._size)
