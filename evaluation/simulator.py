@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
@@ -97,13 +98,15 @@ class Simulation:
             Source(self, "nic", Ports(self.cluster, self.faults), training, _NIC_SCHEDULE),
         ]
         desk = Desk(self)
+        steps: deque[Step] = deque()  # ended in the future, known because GPUs show them before
         pending: list[_Item] = list(desk.opening())
         from_s = self.start_s
         while from_s < self.end_s:
             to_s = min(from_s + window_s, self.end_s)
             horizon_s = to_s + max(self.interval_s.values()) + 1.0
-            for step in training.advance(horizon_s):
-                pending += desk.steps(step)
+            steps.extend(training.advance(horizon_s))
+            while steps and steps[0].end_s < to_s:
+                pending += desk.steps(steps.popleft())
             pending += desk.beats(from_s, to_s)
             pending += desk.events(from_s, to_s)
             pending += desk.listings(from_s, to_s)
@@ -117,8 +120,7 @@ class Simulation:
             del pending[:cut]
             from_s = to_s
         for key, record in pending:
-            if record.at < self.end_s:
-                yield key[0], record
+            yield key[0], record
 
 
 class Source:
@@ -142,6 +144,8 @@ class Source:
         self._before = run.start_s + self._phase - self._interval_s
         self._entities = [self._entity_names(place) for place in range(nodes)]
         self._lost = [f for f in run.faults if f.what.name == "xid79"]
+        self._mutes = [f for f in run.faults if f.what.mute]
+        self._names = devices.names
 
     def frames(self, from_s: float, to_s: float) -> Iterator[_Item]:
         """The frames of all ticks that start in [from_s, to_s)."""
@@ -168,7 +172,7 @@ class Source:
         extra = self._node_metrics(nodes) if self._name == "nic" else None
         times, arrivals = at.tolist(), arrival.tolist()
         for place in np.flatnonzero(heard).tolist():
-            if times[place] >= run.end_s or muted(run.faults, place, times[place]):
+            if times[place] >= run.end_s or muted(self._mutes, place, times[place]):
                 continue
             more = {} if extra is None else {name: row[place] for name, row in extra.items()}
             yield self._frame(place, times[place], arrivals[place], rows[place], more)
@@ -183,7 +187,7 @@ class Source:
     ) -> _Item:
         node, seq = self._run.cluster.names[place], self._seq[place]
         self._seq[place] = seq + 1
-        metrics = dict(zip(self._devices.names, rows, strict=True))
+        metrics = dict(zip(self._names, rows, strict=True))
         metrics.update(more)
         frame = Frame(
             at=at_s, node=node, source=self._name, started_at=self._run.start_s, seq=seq,
@@ -218,6 +222,8 @@ class Desk:
         self._run = run
         self._noise = Noise(run.cluster.seed, _DELAYS)
         self._seq: dict[tuple[str, str], int] = {}
+        self._mutes = [f for f in run.faults if f.what.mute]
+        self._rank_lists = [run.cluster.ranks(place) for place in range(run.cluster.nodes)]
         self._ranks = RankSteps(run.cluster, run.faults, run.step_time_s)
         self._events = list(fault_events(run.cluster, run.faults))
         self._beat = 0
@@ -244,7 +250,7 @@ class Desk:
         """What the kernel and the training log say of the faults."""
         for event in self._events:
             place = self._run.cluster.index.get(event.node, -1)
-            if not from_s <= event.at < to_s or muted(self._run.faults, place, event.at):
+            if not from_s <= event.at < to_s or muted(self._mutes, place, event.at):
                 continue
             numbered = msgspec.structs.replace(
                 event, **self._header(event.node, event.source, event.at)
@@ -258,14 +264,14 @@ class Desk:
         if not self._run.rank_steps:
             return
         for place, times in self._ranks.due(step):
-            if muted(self._run.faults, place, step.end_s):
+            if muted(self._mutes, place, step.end_s):
                 continue
             node = self._run.cluster.names[place]
             record = Steps(
                 **self._header(node, "training", step.end_s),
                 job=JOB,
                 step_kind=step.kind,
-                ranks=self._run.cluster.ranks(place),
+                ranks=self._rank_lists[place],
                 step=[step.number],
                 step_time_s=[step.time_s],
                 compute_time_s=times,
@@ -281,7 +287,7 @@ class Desk:
         )  # fmt: skip
         yield self._item(settings, 0.0)
         for place, node in enumerate(cluster.names):
-            if muted(run.faults, place, at_s):
+            if muted(self._mutes, place, at_s):
                 continue
             hardware = Hardware(
                 **self._header(node, "hardware", at_s), boot_id=cluster.boot_id(place),
@@ -333,4 +339,6 @@ def job_steps(step: Step, header: dict[str, Any]) -> Steps:
 
 def muted(faults: Sequence[Fault], place: int, at_s: float) -> bool:
     """Whether a node's telemetry has stopped."""
-    return any(f.what.mute and f.place == place and f.active(at_s) for f in faults)
+    return bool(faults) and any(
+        fault.what.mute and fault.place == place and fault.active(at_s) for fault in faults
+    )
