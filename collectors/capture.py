@@ -136,12 +136,14 @@ def settings_digest(settings: EngineSettings) -> str:
 
 
 def open_capture(
-    path: Path, settings: EngineSettings, tz: str | None = None, on_progress: Progress | None = None
-) -> Capture:
+    path: Path, settings: EngineSettings, tz: str | None = None,
+    on_progress: Progress | None = None, tz_default: str = "",
+) -> Capture:  # fmt: skip
     """Read a capture's files once.
 
     settings     the engine's; cluster and intervals are replaced by the capture's own
-    tz           time zone of log lines that name none; before `capture.json`, before UTC
+    tz           time zone of log lines that name none; before `capture.json`, before `tz_default`,
+                 before UTC
     on_progress  told bytes done and bytes in all
     raises       InputError, one line with the file and the remedy
     """
@@ -151,17 +153,18 @@ def open_capture(
         raise InputError(f"{path}: holds no file of a capture; {REMEDY}")
     put = Put()
     try:
-        return _opened(path, settings, tz, put, on_progress)
+        return _opened(path, settings, tz, tz_default, put, on_progress)
     except InputError:
         put.close()
         raise
 
 
 def _opened(
-    path: Path, settings: EngineSettings, tz: str | None, put: Put, on_progress: Progress | None
-) -> Capture:
+    path: Path, settings: EngineSettings, tz: str | None, tz_default: str, put: Put,
+    on_progress: Progress | None,
+) -> Capture:  # fmt: skip
     about = _about(path / "capture.json")
-    zone = _zone(path, about, tz, put)
+    zone = _zone(path, about.timezone, tz, tz_default, put)
     if not about.cluster:
         put.note(f'no cluster named in capture.json: it is called "{SOURCE}"')
     listing = _listing(path / "jobs.json")
@@ -184,7 +187,7 @@ def _maker(target: Target, columns: list[Column]) -> FrameMaker | StepMaker:
 
 def _rows(maker: FrameMaker | StepMaker, block: Block) -> Iterator[Row]:
     if isinstance(maker, StepMaker):
-        return (((s.at, KIND_ORDER[Steps], "", TRAINING, -1), s) for s in maker.steps(block))
+        return (((s.at, KIND_ORDER[Steps], s.node, TRAINING, -1), s) for s in maker.steps(block))
     node, source, kind = block.target.node, block.target.source, KIND_ORDER[Frame]
     return (((frame.at, kind, node, source, 0), frame) for frame in maker.frames(block))
 
@@ -222,15 +225,16 @@ def _whole(path: Path) -> bytes:
         raise InputError(f"{path}: {error.strerror}; check the file and its permissions") from error
 
 
-def _zone(path: Path, about: _About, tz: str | None, put: Put) -> tzinfo:
-    name = tz or about.timezone
-    if not name:
-        put.note("no time zone named: log lines without one are read as UTC")
-        return UTC
+def _zone(path: Path, said: str, tz: str | None, tz_default: str, put: Put) -> tzinfo:
+    name = tz or said or tz_default or "UTC"
+    if not tz and not said:
+        put.note(f"no time zone named: log lines without one are read as {name}")
+    if name == "UTC":
+        return UTC  # needs no time zone files
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        where = "--tz" if tz else str(path / "capture.json")
+        where = str(path / "capture.json") if said and not tz else "--tz"
         raise InputError(f"{where}: no time zone {name!r}; write one as Europe/Berlin") from error
 
 

@@ -15,14 +15,16 @@ from collectors import files, layout, megatron
 from collectors.frames import TRAINING
 from collectors.kernel_log import LINE_BYTES_MAX, parse_line
 from collectors.names import NodeNames
-from collectors.openmetrics import OpenMetricsParser, Run, Series
-from collectors.spill import Column, Spill, Target
+from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run, Series
+from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 from telemetry.errors import InputError
 from telemetry.records import Allocation, Rejected, Steps
 
 NOTES_MAX = 200
+BLANKED_SAID = 5
+SAID_MAX = 1_000_000  # steps remembered to tell repeats
 JOB_LABELS = ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job")
 
 Progress = Callable[[int, int], None]
@@ -90,8 +92,23 @@ class FirstPass:
         self._put.spill.flush()
         self._put.store.flush()
         self._put.store.sort()
-        if self._put.store.dropped:
-            self._put.note(f"{self._put.store.dropped} events and steps too many were left out")
+        self._say_what_is_missing()
+
+    def _say_what_is_missing(self) -> None:
+        put = self._put
+        if put.store.dropped:
+            put.note(f"{put.store.dropped} events and steps too many were left out")
+        for target in put.spill.targets():
+            metrics = {column.metric for column in put.spill.columns(target)}
+            if target.source == TRAINING and "step" not in metrics:
+                put.note(f"training gauges of job {target.job!r} without a training_step were"
+                         " left out: they cannot be joined to a step")  # fmt: skip
+        if put.blanked:
+            said = ", ".join(
+                f"{metric} {count} {reason}"
+                for (metric, reason), count in put.blanked.most_common(BLANKED_SAID)
+            )
+            put.note(f"{put.blanked.total()} samples held no usable value and are null: {said}")
 
     def _kernel(self, file: Path) -> None:
         node, name = self._names.of_file(layout.stem(file)), self._name(file)
@@ -132,6 +149,8 @@ class FirstPass:
         key = (steps.job, steps.step[0], steps.at)
         if key in self._said:
             return False
+        if len(self._said) >= SAID_MAX:
+            self._said.clear()
         self._said.add(key)
         return True
 
@@ -152,14 +171,17 @@ class FirstPass:
             self._put.store.add(found)
             return
         if found.series not in self._places:
+            if len(self._places) >= SERIES_MAX:
+                self._places.clear()
             self._places[found.series] = self._place(found.series)
         place = self._places[found.series]
-        if place is not None:
-            self._put.spill.add(*place, found.times, found.values)
+        if place is not None and not self._put.spill.add(*place, found.times, found.values):
+            self._put.note(f"series beyond {TARGETS_MAX} sources of nodes, or {COLUMNS_MAX} of one"
+                           " source, were left out")  # fmt: skip
 
     def _place(self, series: Series) -> tuple[Target, Column] | None:
         if series.metric is None:
-            return Target("", TRAINING, self._job(series)), Column("", series.column, "")
+            return self._gauge(series)
         node = self._names.of_labels(series.labels)
         if node is None:
             self._put.note("series without a node's name were left out; they need one of the"
@@ -167,6 +189,13 @@ class FirstPass:
             return None
         metric = series.metric
         return Target(node, metric.source), Column(metric.device, metric.name, series.entity)
+
+    def _gauge(self, series: Series) -> tuple[Target, Column]:
+        rank = series.labels.get("rank", "")
+        if not re.fullmatch(r"[0-9]{1,7}", rank):
+            return Target("", TRAINING, self._job(series)), Column("", series.column, "")
+        node = self._names.of_labels(series.labels) or ""
+        return Target(node, TRAINING, self._job(series)), Column("", series.column, str(int(rank)))
 
     def _job(self, series: Series) -> str:
         """The job of a training gauge: a label that names one, else the only one there is."""

@@ -20,6 +20,10 @@ from telemetry.records import Frame, Steps
 FloatArray = NDArray[np.float64]
 
 TRAINING = "training"
+STEP_MAX = 2.0**53
+STEP_VALUES = (
+    "step_time_s", "compute_time_s", "loss", "grad_norm", "tokens", "mfu_ratio", "throughput",
+)  # fmt: skip
 _RANK = {row.name: rank for rank, row in enumerate(CATALOGUE)}
 
 
@@ -60,51 +64,60 @@ class FrameMaker:
 
 
 class StepMaker:
-    """Steps of one training exporter's gauges: a step ended when its number rose."""
+    """Steps of one training exporter's gauges: a step ended when its number rose.
+
+    The target's node is "" where the gauges speak for the job as a whole, their entity then too;
+    else the entity is the rank.
+    """
 
     def __init__(self, target: Target, columns: list[Column]) -> None:
         self._target = target
-        self._places = {column.metric: at for at, column in enumerate(columns)}
-        self._last = math.nan
-        self.unnumbered = 0
+        self._places = {(column.entity, column.metric): at for at, column in enumerate(columns)}
+        self._ranks = sorted({column.entity for column in columns}, key=natural)
+        self._last = dict.fromkeys(self._ranks, math.nan)
 
     def steps(self, block: Block) -> Iterator[Steps]:
-        """At most one a row; rows without a step number are counted, never joined."""
-        number = self._places.get("step")
-        if number is None:
-            self.unnumbered += len(block.times)
-            return
+        """At most one a row; gauges without a step number are never joined."""
         for at, row in zip(block.times.tolist(), block.values.tolist(), strict=True):
-            step = row[number]
-            if math.isfinite(step) and step != self._last:
-                self._last = step
-                yield self._made(at, int(step), row)
+            moved = [rank for rank in self._ranks if self._moves(rank, row)]
+            if moved:
+                yield self._made(at, moved, row)
 
-    def _made(self, at: float, step: int, row: list[float]) -> Steps:
+    def _moves(self, rank: str, row: list[float]) -> bool:
+        step = self._value(rank, "step", row)
+        if not 0.0 <= step < STEP_MAX or step == self._last[rank]:
+            return False
+        self._last[rank] = step
+        return True
+
+    def _made(self, at: float, ranks: list[str], row: list[float]) -> Steps:
         # The parser writes infinity for what was printed as NaN or infinite.
-        nonfinite = [name for name in ("loss", "grad_norm") if math.isinf(self._value(name, row))]
+        bad = [
+            [name for name in ("loss", "grad_norm") if math.isinf(self._value(rank, name, row))]
+            for rank in ranks
+        ]
+        columns = {name: self._column(ranks, name, row) for name in STEP_VALUES}
         return Steps(
-            at=at, node="", source=TRAINING, started_at=0.0, seq=0, job=self._target.job,
-            step=[step],
-            step_time_s=self._column("step_time_s", row),
-            compute_time_s=self._column("compute_time_s", row),
-            loss=self._column("loss", row),
-            grad_norm=self._column("grad_norm", row),
-            tokens=self._column("tokens", row),
-            mfu_ratio=self._column("mfu_ratio", row),
-            throughput=self._column("throughput", row),
-            nonfinite=[nonfinite] if nonfinite else [],
+            at=at, node=self._target.node, source=TRAINING, started_at=0.0, seq=0,
+            job=self._target.job,
+            ranks=[int(rank) for rank in ranks if rank],
+            step=[int(self._value(rank, "step", row)) for rank in ranks],
+            step_time_s=columns["step_time_s"], compute_time_s=columns["compute_time_s"],
+            loss=columns["loss"], grad_norm=columns["grad_norm"], tokens=columns["tokens"],
+            mfu_ratio=columns["mfu_ratio"], throughput=columns["throughput"],
+            nonfinite=bad if any(bad) else [],
         )  # fmt: skip
 
-    def _value(self, name: str, row: list[float]) -> float:
-        place = self._places.get(name)
+    def _value(self, rank: str, name: str, row: list[float]) -> float:
+        place = self._places.get((rank, name))
         return math.nan if place is None else row[place]
 
-    def _column(self, name: str, row: list[float]) -> list[float | None]:
-        value = self._value(name, row)
-        if math.isnan(value):
+    def _column(self, ranks: list[str], name: str, row: list[float]) -> list[float | None]:
+        """One value or null a rank; empty where nobody says anything."""
+        values = [self._value(rank, name, row) for rank in ranks]
+        if all(math.isnan(value) for value in values):
             return []
-        return [value if math.isfinite(value) else None]
+        return [value if math.isfinite(value) else None for value in values]
 
 
 def _device(columns: list[tuple[int, Column]]) -> _Device:

@@ -24,6 +24,8 @@ BUCKET_S = 300.0
 CHUNK_SAMPLES = 1_000_000  # handed out at once
 RUN_SAMPLES_MIN = 256  # shorter runs are gathered first
 GATHERED_SAMPLES_MAX = 2_000_000
+TARGETS_MAX = 50_000
+COLUMNS_MAX = 4_096  # of one target
 _INTERVALS_S = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
@@ -99,15 +101,21 @@ class Spill:
         self._gaps: dict[str, Counter[float]] = {}
         self._bucket_samples: Counter[int] = Counter()
 
-    def add(self, target: Target, column: Column, times: FloatArray, values: FloatArray) -> None:
-        """Keep one run of a series; of two samples with one stamp the later added wins."""
+    def add(self, target: Target, column: Column, times: FloatArray, values: FloatArray) -> bool:
+        """Keep one run of a series; of two samples with one stamp the later added wins.
+
+        False where it was left out: there are too many targets, or series of this one.
+        """
+        if not self._has_room(target, column):
+            return False
         if len(times) >= RUN_SAMPLES_MIN:
             self._store(target, column, times, values)
-            return
+            return True
         self._gathered.setdefault((target, column), []).append((times, values))
         self._gathered_samples += len(times)
         if self._gathered_samples > GATHERED_SAMPLES_MAX:
             self.flush()
+        return True
 
     def flush(self) -> None:
         """Store what was gathered; to be called after the last `add`."""
@@ -149,12 +157,22 @@ class Spill:
             blocks = (self._block(target, first, last, stamps) for target in order)
             yield (last + 1) * BUCKET_S, [block for block in blocks if block is not None]
 
+    def _has_room(self, target: Target, column: Column) -> bool:
+        shelf = self._shelves.get(target)
+        if shelf is None:
+            if len(self._shelves) >= TARGETS_MAX:
+                return False
+            shelf = self._shelves[target] = _Shelf()
+        if column not in shelf.columns and len(shelf.columns) >= COLUMNS_MAX:
+            return False
+        shelf.columns.setdefault(column, len(shelf.columns))
+        return True
+
     def _store(self, target: Target, column: Column, times: FloatArray, values: FloatArray) -> None:
         number, order = self._axis(target.source, times)
-        shelf = self._shelves.setdefault(target, _Shelf())
-        place = shelf.columns.setdefault(column, len(shelf.columns))
+        shelf = self._shelves[target]
         offset = self._append(values if order is None else values[order])
-        shelf.runs.setdefault(number, []).append((place, offset))
+        shelf.runs.setdefault(number, []).append((shelf.columns[column], offset))
         axis = self._axes[number]
         counts = np.diff(axis.starts)
         for bucket, count in zip(axis.buckets.tolist(), counts.tolist(), strict=True):

@@ -241,6 +241,45 @@ def test_lines_without_a_zone_are_in_the_capture_s(tmp_path: Path) -> None:
     assert any("read as UTC" in note for note in notes)
 
 
+def test_the_zone_is_the_option_s_then_the_capture_s_then_the_settings(tmp_path: Path) -> None:
+    make(tmp_path, {"kernel/n1.log": FELL})
+
+    def hours(tz: str | None, tz_default: str) -> float:
+        with open_capture(tmp_path, EngineSettings(), tz, tz_default=tz_default) as capture:
+            return (START_S + 20.5 - capture.first_s) / 3600
+
+    assert (9, 1, 9) == (
+        hours(None, "Asia/Tokyo"), hours("Europe/Berlin", "Asia/Tokyo"), hours("Asia/Tokyo", "UTC"),
+    )  # fmt: skip
+    make(tmp_path, {"capture.json": '{"timezone": "Asia/Tokyo"}'})
+    assert (9, 1) == (hours(None, "UTC"), hours("Europe/Berlin", "UTC"))
+
+
+def test_values_that_became_null_are_counted_and_said(tmp_path: Path) -> None:
+    rows = om("n1") + om("n2").replace(" 62 ", " 9223372036854775794 ")
+    make(tmp_path, {"metrics/a.om": rows})
+    with open_capture(tmp_path, EngineSettings(), "UTC") as capture:
+        assert {("gpu_temperature_celsius", "blank"): 1} == capture.blanked
+        assert any("gpu_temperature_celsius 1 blank" in note for note in capture.notes)
+
+
+def test_gauges_that_cannot_be_joined_to_a_step_are_said(tmp_path: Path) -> None:
+    make(tmp_path, {"metrics/a.om": f'training_loss{{job_id="7"}} 2 {START_S}\n' + om("n1")})
+    records, notes = read(tmp_path)
+    assert not only(records, Steps)
+    assert any("without a training_step" in note for note in notes)
+
+
+def test_a_rank_s_gauges_are_its_node_s_steps(tmp_path: Path) -> None:
+    rows = "".join(
+        f'training_step{{job_id="7",rank="{rank}",instance="n{rank}:1"}} 5 {START_S}\n'
+        for rank in (1, 2)
+    )
+    make(tmp_path, {"metrics/a.om": rows})
+    steps = [record for record in read(tmp_path)[0] if isinstance(record, Steps)]
+    assert [("n1", [1]), ("n2", [2])] == [(one.node, one.ranks) for one in steps]
+
+
 def test_progress_reaches_the_whole(tmp_path: Path) -> None:
     make(tmp_path, {"metrics/a.om": om("n1", 500), "kernel/n1.log": FELL})
     seen: list[tuple[int, int]] = []

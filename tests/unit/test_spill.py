@@ -180,8 +180,26 @@ def test_a_step_ends_when_its_number_rises() -> None:
     assert ([], [1.5], "7") == (found[2].step_time_s, found[2].loss, found[2].job)
 
 
-def test_gauges_without_a_step_number_are_counted_and_not_joined() -> None:
+def test_gauges_without_a_step_number_make_no_step() -> None:
     target = Target("", "training", "7")
     maker = StepMaker(target, [Column("", "loss", "")])
     assert [] == list(maker.steps(Block(target, times(0, 15), np.ones((2, 1)))))
-    assert 2 == maker.unnumbered
+
+
+def test_ranks_share_a_record_of_their_node_and_only_those_that_moved_are_in_it() -> None:
+    target = Target("n1", "training", "7")
+    columns = [Column("", name, rank) for rank in ("10", "9") for name in ("step", "loss")]
+    rows = np.array([[1, 2.0, 1, np.nan], [2, 2.5, 1, 9.9], [2, 2.5, 1e300, 1.0]])
+    found = list(StepMaker(target, columns).steps(Block(target, times(0, 15, 30), rows)))
+    assert [("n1", [9, 10], [1, 1], [None, 2.0]), ("n1", [10], [2], [2.5])] == [
+        (one.node, one.ranks, one.step, one.loss) for one in found
+    ]
+
+
+def test_columns_and_targets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "COLUMNS_MAX", 2)
+    monkeypatch.setattr(spill, "TARGETS_MAX", 1)
+    made, one = Spill(), np.ones(1)
+    assert [True, True, False] == [made.add(N1, temperature(at), times(0), one) for at in range(3)]
+    assert made.add(N1, temperature(0), times(15), one)
+    assert not made.add(N2, temperature(0), times(0), one)
