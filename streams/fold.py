@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from detectors.base import Detector, FindingBook, Sighting, Tick
+from detectors.base import Detector, FindingBook, Quiet, Sighting, Tick
 from detectors.correlation import Correlator
 from detectors.registry import detectors as build_detectors
 from streams.counters import Counters, Coverage
@@ -86,6 +86,7 @@ class Fold:
         self.inventory = Inventory()
         self.groups = Groups(self.inventory)
         self.sources: dict[str, SourceTicks] = {}
+        self.due_s, self.due_source = math.inf, ""
         self.spool = SpoolWatch()
         self.progress = Progress()
         self.judge = Judge(self._decide, self._context)
@@ -100,6 +101,8 @@ class Fold:
     def _configure(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.detectors: Sequence[Detector] = build_detectors(settings)
+        self._readers_of_events = [d for d in self.detectors if _reads(d, "on_event")]
+        self._readers_of_steps = [d for d in self.detectors if _reads(d, "on_steps")]
         self.book = FindingBook(settings.cluster)
         self.correlator = Correlator(settings)
 
@@ -121,7 +124,9 @@ class Fold:
             self.counters.reject(record.reason)
         else:
             self._dispatch(record, arrived.arrival, findings, incidents)
-            self._close_due(findings, incidents)
+            if isinstance(record, Frame):
+                self.look_at_due()
+                self._close_due(findings, incidents)
         return Said(findings, incidents) if findings or incidents else NOTHING
 
     def _dispatch(
@@ -141,13 +146,15 @@ class Fold:
             case Event():
                 self._heard(record, arrival)
                 event = record if at == record.at else msgspec.structs.replace(record, at=at)
-                said = [d.on_event(event, self.inventory, self.now) for d in self.detectors]
+                said = [
+                    d.on_event(event, self.inventory, self.now) for d in self._readers_of_events
+                ]
                 self._hear_all(said, findings, incidents)
             case Steps():
                 self._heard(record, arrival)
                 steps = record if at == record.at else msgspec.structs.replace(record, at=at)
                 self.progress.take(steps, at, self.now)
-                said = [d.on_steps(steps, self.inventory, self.now) for d in self.detectors]
+                said = [d.on_steps(steps, self.inventory, self.now) for d in self._readers_of_steps]
                 self._hear_all(said, findings, incidents)
             case Hardware():
                 self._heard(record, arrival)
@@ -272,6 +279,7 @@ class Fold:
         self.now = arrival
         if self.beats and gap_s > 3 * self.settings.ticks.beat_s and math.isfinite(gap_s):
             self.spool.gap(self.now, self.sources.values(), self.settings.ticks.keep_s)
+            self.look_at_due()
         self._close_due(findings, incidents)
         if self.now >= self.next_beat:
             beat_s = self.settings.ticks.beat_s
@@ -282,6 +290,7 @@ class Fold:
         if not self.ready:
             return
         self.spool.beat(self.now, self.sources.values())
+        self.look_at_due()
         if not over:
             said = [d.advance(self.now, self.inventory) for d in self.detectors]
             self._hear_all(said, findings, incidents)
@@ -290,16 +299,21 @@ class Fold:
         forget_s = self.settings.correlation.reopen_s
         incidents += self.judge.advance(self.settings.policy, self.now, forget_s)
 
+    def look_at_due(self) -> None:
+        """Which source has to close a tick first, and when; names decide a tie."""
+        self.due_s, self.due_source = min(
+            ((source.due_s(), name) for name, source in self.sources.items()),
+            default=(math.inf, ""),
+        )
+
     def _close_due(self, findings: list[Finding], incidents: list[Incident]) -> None:
         """Close every tick whose time has come, in the order of their times."""
-        while self.sources:
-            due_s, name = min((s.due_s(), name) for name, s in self.sources.items())
-            if due_s > self.now:
-                return
-            source = self.sources[name]
+        while self.due_s <= self.now and self.due_source:
+            source = self.sources[self.due_source]
             junk = source.junk
             tick = source.close(self.groups.of)
             self.counters.junk += source.junk - junk
+            self.look_at_due()
             self._see(tick, findings, incidents)
 
     # -- what detectors say
@@ -317,6 +331,8 @@ class Fold:
         findings: list[Finding],
         incidents: list[Incident],
     ) -> None:
+        if not any(sightings):
+            return
         fresh = [
             finding
             for said in sightings
@@ -387,7 +403,13 @@ class Fold:
                 del self.sources[name]
                 for detector in self.detectors:
                     detector.reset(name)
+        self.look_at_due()
         self.ready = True
+
+
+def _reads(detector: Detector, method: str) -> bool:
+    """Whether the family does anything with this kind of record."""
+    return getattr(type(detector), method) is not getattr(Quiet, method)
 
 
 def _plain(state: object) -> object:

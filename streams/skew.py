@@ -14,27 +14,26 @@ class Skew:
     the past is forgotten. Spooled records are merely delayed and never come here.
     """
 
-    __slots__ = ("boot_id", "buckets", "disagreed", "rules")
+    __slots__ = ("boot_id", "buckets", "disagreed", "least", "rules")
 
     def __init__(self, rules: TickSettings) -> None:
         self.rules = rules
         self.boot_id = ""
         self.buckets: list[tuple[int, float]] = []  # (bucket number, least delay in it)
         self.disagreed = 0
+        self.least = 0.0  # of the buckets, kept because every record asks for it
 
     def observe(self, arrival: float, sent_at: float, boot_id: str) -> None:
         """Take one record that was sent when it was made."""
         delay = arrival - sent_at
         if boot_id != self.boot_id:
             self.boot_id = boot_id
-            self.buckets = []
-            self.disagreed = 0
-        if self.buckets and abs(delay - self.least_s()) > self.rules.skew_disagree_s:
+            self._forget()
+        if self.buckets and abs(delay - self.least) > self.rules.skew_disagree_s:
             self.disagreed += 1
             if self.disagreed >= self.rules.skew_disagree_count:
-                self.buckets = []
-                self.disagreed = 0
-            elif delay > self.least_s():
+                self._forget()
+            elif delay > self.least:
                 return  # a slow delivery, or a clock set back: too early to tell
         else:
             self.disagreed = 0
@@ -42,16 +41,20 @@ class Skew:
         if self.buckets and self.buckets[-1][0] == number:
             if delay < self.buckets[-1][1]:
                 self.buckets[-1] = (number, delay)
-        else:
-            oldest = number - BUCKETS
-            self.buckets = [b for b in self.buckets if b[0] > oldest]
-            self.buckets.append((number, delay))
+                self.least = min(self.least, delay)
+            return
+        oldest = number - BUCKETS
+        self.restore([*(b for b in self.buckets if b[0] > oldest), (number, delay)])
 
-    def least_s(self) -> float:
-        """The least delay of the window; 0 where nothing was observed."""
-        return min(delay for _, delay in self.buckets) if self.buckets else 0.0
+    def restore(self, buckets: list[tuple[int, float]]) -> None:
+        """Go on from these buckets."""
+        self.buckets = buckets
+        self.least = min((delay for _, delay in buckets), default=0.0)
+
+    def _forget(self) -> None:
+        self.restore([])
+        self.disagreed = 0
 
     def correction_s(self) -> float:
         """What to add to the node's times; 0 unless the clock is off by more than the limit."""
-        least = self.least_s()
-        return least if abs(least) > self.rules.skew_min_s else 0.0
+        return self.least if abs(self.least) > self.rules.skew_min_s else 0.0

@@ -140,7 +140,8 @@ def restore_fold(fold: Fold, state: FoldState) -> None:
         fold.streams[s.node, s.source, s.started_at] = window
     for kept in state.skews:
         skew = fold.skews[kept.node] = Skew(state.settings.ticks)
-        skew.boot_id, skew.buckets, skew.disagreed = kept.boot_id, kept.buckets, kept.disagreed
+        skew.restore(kept.buckets)
+        skew.boot_id, skew.disagreed = kept.boot_id, kept.disagreed
     fold.inventory.restore(state.inventory)
     fold.groups.numbers = {(job, stage): number for job, stage, number in state.groups}
     fold.groups.given = state.groups_given
@@ -284,6 +285,7 @@ def _fill_fold(fold: Fold, state: FoldState, segments: list[dict[str, Segment]])
     for name, source in fold.sources.items():
         if source.windows.newest != state.sources[name].newest:
             raise SnapshotError(f"the windows of {name} do not reach its newest tick")
+    fold.look_at_due()
 
 
 def _join(stored: Mapping[str, bytes], prefix: str, chunks: int, sha256: str) -> bytes:
