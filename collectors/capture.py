@@ -107,7 +107,11 @@ class Capture:
 
     def _body(self, seqs: Counter[tuple[str, str]]) -> Iterator[Record | Rejected]:
         spill = self._put.spill
-        makers = {target: _maker(target, spill.columns(target)) for target in spill.targets()}
+        intervals = spill.intervals()
+        makers = {
+            target: _maker(target, spill.columns(target), intervals.get(target.source, 0.0))
+            for target in spill.targets()
+        }
         waiting = self._put.store.dated()
         first = next(waiting, None)
         for end_s, blocks in spill.chunks():
@@ -181,8 +185,10 @@ def _opened(
     return Capture(path.resolve().name, fitted, listing, put)
 
 
-def _maker(target: Target, columns: list[Column]) -> FrameMaker | StepMaker:
-    return (StepMaker if target.source == TRAINING else FrameMaker)(target, columns)
+def _maker(target: Target, columns: list[Column], interval_s: float) -> FrameMaker | StepMaker:
+    if target.source == TRAINING:
+        return StepMaker(target, columns)
+    return FrameMaker(target, columns, interval_s)
 
 
 def _rows(maker: FrameMaker | StepMaker, block: Block) -> Iterator[Row]:

@@ -38,9 +38,14 @@ class _Device:
 
 
 class FrameMaker:
-    """Frames of one target, their sequence numbers rising from 0."""
+    """Frames of one target, their sequence numbers rising from 0.
 
-    def __init__(self, target: Target, columns: list[Column]) -> None:
+    interval_s   the source's; two scrapes less than half of it apart that say nothing of the same
+                 series are one: two exporters feed the source. 0 where unknown
+    """
+
+    def __init__(self, target: Target, columns: list[Column], interval_s: float = 0.0) -> None:
+        self._near_s = interval_s / 2.0
         self._node, self._source = target.node, target.source
         self._seq = 0
         self._devices = [
@@ -52,9 +57,10 @@ class FrameMaker:
 
     def frames(self, block: Block) -> Iterator[Frame]:
         """One frame a row."""
-        parts = [_lists(block.values, device.cells) for device in self._devices]
+        times, values = _one_scrape(block.times, block.values, self._near_s)
+        parts = [_lists(values, device.cells) for device in self._devices]
         node, source, entities, names = self._node, self._source, self._entities, self._names
-        for at, *rows in zip(block.times.tolist(), *parts, strict=True):
+        for at, *rows in zip(times.tolist(), *parts, strict=True):
             row = rows[0] if len(rows) == 1 else [values for part in rows for values in part]
             yield Frame(
                 at=at, node=node, source=source, started_at=0.0, seq=self._seq,
@@ -129,6 +135,24 @@ def _device(columns: list[tuple[int, Column]]) -> _Device:
     for at, column in columns:
         cells[row[column.metric], place[column.entity]] = at
     return _Device(columns[0][1].device, tuple(metrics), entities, cells)
+
+
+def _one_scrape(
+    times: FloatArray, values: FloatArray, near_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Each row joined with the next where they are near and complement each other."""
+    near = np.flatnonzero(np.diff(times) < near_s)
+    if not len(near):
+        return times, values
+    present = ~np.isnan(values)
+    near = near[~(present[near] & present[near + 1]).any(axis=1)]
+    keep = np.ones(len(times), dtype=np.bool_)
+    values = values.copy()
+    for row in near.tolist():
+        if keep[row]:  # what was joined with the one before is not joined again
+            values[row] = np.where(present[row], values[row], values[row + 1])
+            keep[row + 1] = False
+    return times[keep], values[keep]
 
 
 def _lists(values: FloatArray, cells: NDArray[np.int64]) -> list[list[list[float | None]]]:

@@ -165,6 +165,17 @@ def test_two_device_classes_share_a_frame() -> None:
     assert {"nic_receive_bytes_total": [7.0], "host_load1": [3.0]} == frame.metrics
 
 
+def test_two_exporters_of_one_source_are_one_scrape() -> None:
+    nan = np.nan
+    rows = np.array([[1, nan], [nan, 2], [3, nan], [nan, 4], [5, 6], [7, 8], [nan, 9]])
+    block = Block(N1, times(0, 4, 15, 19, 30, 33, 45), rows)
+    found = list(FrameMaker(N1, [temperature(0), power(0)], 15.0).frames(block))
+    assert [(0, 1, 2), (15, 3, 4), (30, 5, 6), (33, 7, 8), (45, None, 9)] == [
+        (one.at - T0, *(value for row in one.metrics.values() for value in row)) for one in found
+    ]
+    assert [0, 1, 2, 3, 4] == [one.seq for one in found]
+
+
 def test_names_are_sorted_as_people_count() -> None:
     assert ["mlx5_2/1", "mlx5_10/1"] == sorted(["mlx5_10/1", "mlx5_2/1"], key=natural)
 
