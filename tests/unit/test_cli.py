@@ -89,6 +89,17 @@ def test_explain_xid_is_plain_on_a_pipe(capsys: pytest.CaptureFixture[str]) -> N
     assert "Aegis: -" in lines
 
 
+def test_explain_is_a_panel_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(["explain", "xid", "64"], {}) == 0
+    out = capsys.readouterr().out
+    assert "─ Xid 64 INFOROM_DRAM_RETIREMENT_FAILURE ─" in out
+    assert "NVIDIA over Aegis' hint" in out
+
+
 def test_explain_metric_knows_the_exporters_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "metric", "DCGM_FI_DEV_POWER_USAGE"], {}) == 0
     lines = capsys.readouterr().out.splitlines()
