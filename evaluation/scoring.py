@@ -142,7 +142,8 @@ def _outcome(fault: TruthFault, isolations: Sequence[Isolation], end_s: float) -
         nodes=fault.nodes,
         onset=fault.onset,
         found=first is not None,
-        delay=None if first is None else six_digits(first.at - fault.onset),
+        # Unix times carry no more than milliseconds.
+        delay=None if first is None else round(first.at - fault.onset, 3),
         incident="" if first is None else first.incident,
         fault=fault.fault,
     )
