@@ -9,6 +9,7 @@ a fault: it takes a slow job to make an incident of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,22 @@ def cause_of(kind: Kind) -> Cause:
     return "network" if kind in NETWORK_KINDS else "hardware"
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One form's word on a tick; arrays of shape (metrics, nodes).
+
+    abnormal  beyond for the whole window
+    normal    has a value at this tick, and it is not beyond
+    """
+
+    detector: str
+    abnormal: NDArray[np.bool_]
+    normal: NDArray[np.bool_]
+    mean: FloatArray
+    sd: FloatArray
+    ticks: int
+
+
 class Zscore(Quiet):
     """Both published forms; which of them run is a setting."""
 
@@ -44,75 +61,64 @@ class Zscore(Quiet):
         ticks = max(1, round(self._rule.window_s / tick.interval_s))
         said: list[Sighting] = []
         mask = run_of_abnormal(tick.flags, ticks, self._rule.coverage)
-        said += self._changes(self.name, mask, tick.mean, tick.sd, tick, view, ticks)
+        normal = tick.flags[-1] == NORMAL
+        per_tick = _Judged(self.name, mask, normal, tick.mean, tick.sd, ticks)
+        said += self._changes(per_tick, tick, view)
         if self._rule.pooled and not tick.partial:
-            mask, mean, sd = self._pooled(tick, ticks)
-            said += self._changes("zscore_pooled", mask, mean, sd, tick, view, ticks)
+            said += self._changes(self._pooled(tick, ticks), tick, view)
         if not tick.partial:
             said += self._too_small(tick, view)
         return said
 
-    def _changes(
-        self,
-        detector: str,
-        mask: NDArray[np.bool_],
-        mean: FloatArray,
-        sd: FloatArray,
-        tick: Tick,
-        view: View,
-        ticks: int,
-    ) -> list[Sighting]:
+    def _changes(self, judged: _Judged, tick: Tick, view: View) -> list[Sighting]:
         names = tick.nodes
-        rows, columns = np.nonzero(mask)
+        rows, columns = np.nonzero(judged.abnormal)
         now_beyond = {
-            (detector, names[column], tick.metrics[row].name): (int(row), int(column))
+            (judged.detector, names[column], tick.metrics[row].name): (int(row), int(column))
             for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
         }
-        said = [self._clear(key, tick) for key in self._cleared(detector, now_beyond, tick)]
+        said = [self._clear(key, tick) for key in self._cleared(judged, now_beyond, tick)]
         for key, cell in sorted(now_beyond.items()):
             if key not in self._active:
-                seen = self._sighting(detector, cell, mean, sd, tick, view, ticks)
+                seen = self._sighting(judged, cell, tick, view)
                 self._active[key] = (seen.entity, seen.job)
                 said.append(seen)
         return said
 
     def _cleared(
-        self, detector: str, now_beyond: dict[tuple[str, str, str], tuple[int, int]], tick: Tick
+        self,
+        judged: _Judged,
+        now_beyond: dict[tuple[str, str, str], tuple[int, int]],
+        tick: Tick,
     ) -> list[tuple[str, str, str]]:
-        """Open outliers that have a sample at this tick and are not beyond any more."""
+        """Open outliers whose value at this tick is normal; one without a value stays open."""
+        if not self._active:
+            return []
         rows = {metric.name: row for row, metric in enumerate(tick.metrics)}
         columns = {node: column for column, node in enumerate(tick.nodes)}
         return sorted(
             key
-            for key in self._active - now_beyond.keys()
-            if key[0] == detector
+            for key in self._active.keys() - now_beyond.keys()
+            if key[0] == judged.detector
             and key[2] in rows
             and key[1] in columns
-            and tick.flags[-1, rows[key[2]], columns[key[1]]] == NORMAL
+            and judged.normal[rows[key[2]], columns[key[1]]]
         )
 
-    def _sighting(
-        self,
-        detector: str,
-        cell: tuple[int, int],
-        mean: FloatArray,
-        sd: FloatArray,
-        tick: Tick,
-        view: View,
-        ticks: int,
-    ) -> Sighting:
+    def _sighting(self, judged: _Judged, cell: tuple[int, int], tick: Tick, view: View) -> Sighting:
         row, column = cell
         metric, node = tick.metrics[row], tick.nodes[column]
-        flags = tick.flags[-ticks:, row, column]
-        first = int(np.flatnonzero(flags)[0])
-        onset_s = tick.at_s - (flags.size - 1 - first) * tick.interval_s
+        known = ~np.isnan(tick.worst[-judged.ticks :, row, column])
+        first = int(np.flatnonzero(known)[0])
+        onset_s = tick.at_s - (known.size - 1 - first) * tick.interval_s
         observed = float(tick.worst[-1, row, column])
-        expected, spread = float(mean[row, column]), float(sd[row, column])
+        expected = float(judged.mean[row, column])
+        spread = float(judged.sd[row, column])
         side = 1.0 if metric.bad == "high" else -1.0
         bound = expected + side * self._rule.sigmas * spread
         entity = tick.entity_name(row, column)
         return Sighting(
-            active=True, detector=detector, node=node, entity=entity, metric=metric.name,
+            active=True, detector=judged.detector, node=node, entity=entity, metric=metric.name,
             onset_s=onset_s, role="evidence", kind=metric.family, cause=cause_of(metric.family),
             severity="warning", job=view.place(node, tick.at_s).job,
             text=_text(metric, entity or node, observed, expected, bound, self._rule.window_s),
@@ -153,8 +159,10 @@ class Zscore(Quiet):
         samples = np.count_nonzero(~np.isnan(window), axis=0)
         enough = samples >= needed_samples(ticks, self._rule.coverage)
         sampled = ~np.isnan(window[-1])
-        mask = beyond(extreme, mean, sd, self._rule.sigmas, bad_high, scale)
-        return mask & enough & sampled & judged, mean, sd
+        rule = (mean, sd, self._rule.sigmas, bad_high, scale)
+        abnormal = beyond(extreme, *rule) & enough & sampled & judged
+        normal = sampled & judged & ~np.isnan(mean) & ~beyond(window[-1], *rule)
+        return _Judged("zscore_pooled", abnormal, normal, mean, sd, ticks)
 
     def _too_small(self, tick: Tick, view: View) -> list[Sighting]:
         """Say once of each job whose peer group never reached the minimum."""
@@ -189,7 +197,7 @@ class Zscore(Quiet):
                     observed=float(members.size),
                     expected=float(self._rule.group_min),
                     unit="nodes",
-                )  # fmt: skip
+                )
             )
         return said
 
