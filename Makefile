@@ -23,6 +23,7 @@ test: $(READY) ## all tests that need no services and are quick
 	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench" tests
 
 setup: $(READY) ## the virtual environment in .venv, with the development tools
+	@echo "ready: $(VENV)"
 
 check: $(READY) ## formatting, lint, strict types, import rules
 	@$(BIN)/ruff format --check .
