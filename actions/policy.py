@@ -27,7 +27,7 @@ def verdict(incident: Incident, context: Context, policy: PolicySettings, now_s:
     if _is_shared(incident):
         return _shared(incident, now_s)
     if incident.kind == "node_silent":
-        return _silent(incident, now_s)
+        return _silent(incident, context, policy, now_s)
     if _step_time(incident) is not None:
         return _slow(incident, context, policy, now_s)
     if incident.kind == "nic_flap":
@@ -87,12 +87,28 @@ def _shared(incident: Incident, now_s: float) -> Verdict:
     return _said("common mode, fabric or leaf", "page", reason, now_s)
 
 
-def _silent(incident: Incident, now_s: float) -> Verdict:
+def _silent(incident: Incident, context: Context, policy: PolicySettings, now_s: float) -> Verdict:
+    """Silence alone isolates nobody; a job that stands still besides is a second witness."""
+    rung = "node silent"
+    lead = f"Nobody hears it: {_first_text(incident)}"
+    nodes = _suspect_nodes(incident)
+    due_s = incident.opened_at + policy.silent_wait_s
+    few = 0 < len(nodes) <= policy.suspects_max and context.blind_share <= policy.blind_share_max
+    held = few and set(nodes) <= set(context.job_nodes)
+    if held and now_s < due_s:
+        reason = (
+            f"{lead}. Silence is a third state, neither healthy nor proven broken: page, and see "
+            f"after {policy.silent_wait_s:g} s whether its job still ends steps."
+        )
+        return _said(rung, "page", reason, now_s, recheck_at=due_s)
+    if held and context.job_progressing is False:
+        reason = f"{lead}, and for its job {incident.job} no step ends any more."
+        return _isolation("node silent and job stopped", incident, context, reason, "now", now_s)
     reason = (
-        f"Nobody hears it: {_first_text(incident)}. Silence is a third state, neither healthy "
-        "nor proven broken: page, isolate nobody."
+        f"{lead}. Silence is a third state, neither healthy nor proven broken: page, isolate "
+        "nobody."
     )
-    return _said("node silent", "page", reason, now_s)
+    return _said(rung, "page", reason, now_s)
 
 
 def _slow(incident: Incident, context: Context, policy: PolicySettings, now_s: float) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any
 from detectors.base import View
 from detectors.naming import CONFIDENCE_MAX, told
 from detectors.shelf import Shelf
-from detectors.story import Placed, Story, Told, chosen, evidence_of, is_machine_fault, ordered
+from detectors.story import JOB_KINDS, Placed, Story, Told, chosen, evidence_of, ordered
 from telemetry.findings import Finding, Suspect, six_digits
 from telemetry.records import Severity
 from telemetry.settings import EngineSettings
@@ -133,7 +133,11 @@ def _plain(story: Story) -> Told:
     root = min(_open_or_all(faults), key=lambda f: _SEVERITY_ORDER[f.finding.severity]).finding
     events = _network_events(story)
     confidence = min(0.9, _FLAP_CONFIDENCE * events) if events else _FAULT_CONFIDENCE
-    named = {f.finding.node: f.finding for f in reversed(faults) if is_machine_fault(f.finding)}
+    named = {
+        f.finding.node: f.finding
+        for f in reversed(faults)
+        if f.finding.node and f.finding.kind not in JOB_KINDS
+    }
     return Told(
         kind=root.kind, cause=root.cause, severity=root.severity,
         confidence=six_digits(confidence),

@@ -59,9 +59,12 @@ class Judge:
         known = self.docket.incidents.get(incident.id)
         verdicts = list(known.verdicts) if known is not None else []
         if incident.closed_at is None and not incident.merged_into:
-            fresh = self._decide(
-                incident, self._context_of(incident, self.docket.ledger), policy, now
-            )
+            if known is not None:  # the ladder repeats what it gave, and so must see it
+                incident = msgspec.structs.replace(
+                    incident, verdict=known.verdict, verdicts=list(verdicts)
+                )
+            context = self._context_of(incident, self.docket.ledger)
+            fresh = self._decide(incident, context, policy, now)
             if not verdicts or not _same(verdicts[-1], fresh):
                 verdicts.append(fresh)
                 self._note(incident.id, fresh)

@@ -127,6 +127,7 @@ class PolicySettings(Section, frozen=True, kw_only=True):
     network_window_s: Positive = 300.0
     evidence_wait_s: Positive = 900.0  # a slow job without node evidence is diagnosed after this
     confidence_min: Share = 0.5
+    silent_wait_s: Positive = 120.0  # a silent node whose job still stands still then is isolated
     suspects_max: Count = 2  # more hosts than this are no longer one host's fault
     blind_share_max: Share = 0.5  # peers that nobody hears cannot be compared with
 

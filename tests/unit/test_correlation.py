@@ -364,7 +364,7 @@ def test_silence_after_a_lost_gpu_joins_it_and_alone_it_is_its_own() -> None:
     desk.see(110.0, fault("n03"))
     desk.see(600.0, silent("n03", 500.0), silent("n09", 500.0))
 
-    assert [("gpu_lost", ["n03"]), ("node_silent", [])] == [
+    assert [("gpu_lost", ["n03"]), ("node_silent", ["n09"])] == [
         (i.kind, suspects(i)) for i in desk.newest.values()
     ]
 

@@ -140,6 +140,39 @@ def test_a_slow_job_without_suspect_asks_to_be_asked_again_when_the_wait_is_over
     assert verdict(alone, CONTEXT, POLICY, 1_000.0).recheck_at is None
 
 
+SILENT = incident("node_silent", "unknown", ("n02",), (line("n02 is silent"),), scope="node:n02")
+
+
+def test_a_silent_node_is_isolated_only_when_its_job_stands_still_after_the_wait() -> None:
+    stands = msgspec.structs.replace(CONTEXT, job_progressing=False)
+    due_s = 100.0 + POLICY.silent_wait_s
+
+    early = verdict(SILENT, stands, POLICY, due_s - 1.0)
+    late = verdict(SILENT, stands, POLICY, due_s)
+
+    assert ("page", due_s) == (early.action, early.recheck_at)
+    assert ("isolate_and_restart", ["n02"], "now") == (late.action, late.targets, late.when)
+
+
+@pytest.mark.parametrize(
+    ("context", "given"),
+    [
+        (CONTEXT, SILENT),  # only its telemetry is dead
+        (msgspec.structs.replace(CONTEXT, job_progressing=None), SILENT),
+        (msgspec.structs.replace(CONTEXT, job_progressing=False, job_nodes=[]), SILENT),  # job over
+        (msgspec.structs.replace(CONTEXT, job_progressing=False, blind_share=0.6), SILENT),
+        (
+            msgspec.structs.replace(CONTEXT, job_progressing=False),
+            incident("node_silent", "unknown", ("n01", "n02", "n03")),
+        ),
+    ],
+)
+def test_silence_without_a_second_witness_is_paged(context: Context, given: Incident) -> None:
+    said = verdict(given, context, POLICY, 1_000.0)
+
+    assert ("page", [], None) == (said.action, said.targets, said.recheck_at)
+
+
 def test_a_protected_node_is_never_isolated_its_neighbour_is() -> None:
     context = msgspec.structs.replace(CONTEXT, protected=["n02"])
 
