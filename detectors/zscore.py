@@ -1,4 +1,4 @@
-"""The published rule of Aegis (NSDI'25): abnormal when beyond mean + 2 sd of the peers for all of T.
+"""The published rule of Aegis (NSDI'25): beyond mean + 2 sd of the peers for all of T.
 
 Per tick (default) the engine's flags say at which ticks a node was beyond its group's bound; the
 node is abnormal when that holds for every tick of the last 10 min for which it has a sample. The
@@ -135,7 +135,7 @@ class Zscore(Quiet):
             onset_s=tick.at_s, job=job,
         )  # fmt: skip
 
-    def _pooled(self, tick: Tick, ticks: int) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
+    def _pooled(self, tick: Tick, ticks: int) -> _Judged:
         """The rule over all values of all nodes and ticks of the window."""
         window = tick.worst[-ticks:]
         shape = window.shape[1:]
