@@ -324,9 +324,6 @@ class Correlator:
         if story is None:
             return None
         if story.merged:
-            if story.farewell:
-                return None
-            story.farewell = True
             if story.incident.rev < 0:  # nobody ever heard of it
                 del self._stories[story_id]
                 return None

@@ -45,7 +45,6 @@ class Story(msgspec.Struct, kw_only=True):
     shown         finding id -> what the evidence list shows
     holding       evidence that names the suspects: it keeps the incident open while it lasts
     reopened      it was closed and must say that it no longer is
-    farewell      its last revision, the merge, was said
     incident      the newest revision said
     """
 
@@ -55,7 +54,6 @@ class Story(msgspec.Struct, kw_only=True):
     holding: list[str] = []
     quiet_since_s: float | None = None
     reopened: bool = False
-    farewell: bool = False
     incident: Incident
 
     @property
@@ -93,8 +91,9 @@ class Story(msgspec.Struct, kw_only=True):
 
 
 def is_machine_fault(finding: Finding) -> bool:
-    """Whether the fault accuses a node's hardware or link; silence accuses nobody."""
-    return bool(finding.node) and finding.kind not in JOB_KINDS and finding.kind != "node_silent"
+    """Whether the fault accuses a node's hardware or link; silence and software do not."""
+    accusing = finding.cause in ("hardware", "network") and finding.kind != "node_silent"
+    return accusing and bool(finding.node) and finding.kind not in JOB_KINDS
 
 
 def ordered(faults: Iterable[Placed]) -> list[Placed]:

@@ -138,7 +138,9 @@ def test_nobody_is_isolated_without_evidence_of_his_own(
     accused: set[str] = set()
     for at, found in told(moments):
         accused |= {
-            f.node for f in found if f.certain or f.detector == "zscore" or f.kind == "nic_flap"
+            f.node
+            for f in found
+            if f.certain or f.detector == "zscore" or f.kind in ("nic_flap", "storage")
         }
         for incident in one.take(found, VIEW, at):
             said = verdict(incident, context, RULES.policy, at)

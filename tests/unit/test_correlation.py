@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from detectors.base import Sighting
-from detectors.correlation import Correlator
+from detectors.correlation import FAULTS_MAX, Correlator, CorrelatorState
 from telemetry.findings import Cause, Finding, Incident, Kind, Verdict
 from telemetry.settings import CorrelationSettings, EngineSettings
 from tests.fakes import Book, FakeView, cluster
@@ -533,6 +533,110 @@ def test_everything_is_bounded() -> None:
     desk.wait(800.0)
     desk.see(900.0, silent("n12", 850.0))
     assert 3 == len(desk.newest)
+
+
+def test_a_fault_that_clears_unknown_to_us_says_nothing() -> None:
+    desk = Desk()
+    opened = desk.book.say(slow(), 150.0)
+    cleared = msgspec.structs.replace(opened, state="clear")
+
+    assert [] == desk.note(desk.correlator.take([cleared], desk.view, 160.0))
+
+
+def test_a_slow_job_of_another_job_does_not_join_a_node_s_fault() -> None:
+    desk = Desk()
+    desk.see(110.0, fault("n03"))
+    desk.see(150.0, slow(job="j2"))
+
+    assert ["gpu_lost", "job_slow"] == [i.kind for i in desk.newest.values()]
+
+
+def test_a_certain_fault_of_a_silent_node_unites_its_story_with_the_slow_job_s() -> None:
+    desk = Desk()
+    desk.see(150.0, slow())
+    desk.see(200.0, silent("n03", 140.0))
+    desk.see(260.0, fault("n03", onset_s=130.0))
+
+    elder, younger = desk.newest.values()
+    assert ("gpu_lost", ["n03"], None) == (elder.kind, suspects(elder), elder.closed_at)
+    assert (260.0, elder.id) == (younger.closed_at, younger.merged_into)
+    assert [] == desk.see(300.0, echo("n09", 2_000.0))
+
+
+def test_a_story_keeps_at_most_so_many_faults() -> None:
+    desk = Desk()
+    ranks = [
+        replace(of_job("user_error", cause="user_code"), entity=f"rank:{i}") for i in range(300)
+    ]
+
+    desk.see(150.0, *ranks)
+
+    assert 64 == len(desk.only().evidence)
+    (story,) = msgspec.convert(desk.correlator.snapshot(), CorrelatorState).stories
+    assert FAULTS_MAX == len(story.faults)
+
+
+def test_stories_unite_within_the_bounds_of_one() -> None:
+    desk = Desk()
+    names = [f"rank:{i}" for i in range(FAULTS_MAX)]
+    desk.see(150.0, slow())
+    desk.see(160.0, silent("n03", 140.0))
+    desk.see(170.0, *(replace(slow(), entity=name) for name in names))
+
+    desk.see(260.0, fault("n03", onset_s=130.0))
+
+    (elder, _) = msgspec.convert(desk.correlator.snapshot(), CorrelatorState).stories
+    assert FAULTS_MAX == len(elder.faults)
+
+
+@pytest.mark.parametrize(("incidents_max", "leaves"), [(16, 0), (17, 2)])
+def test_leaves_unite_their_nodes_where_there_is_room(incidents_max: int, leaves: int) -> None:
+    desk = Desk(rules=CorrelationSettings(incidents_max=incidents_max))
+
+    said = desk.see(170.0, *(silent(f"n{i:02d}") for i in range(16)))
+
+    assert leaves == len([i for i in said if i.kind == "fabric"])
+
+
+def test_a_cleared_fault_that_is_said_again_clears_once() -> None:
+    desk = Desk()
+    desk.see(150.0, slow())
+    cleared = desk.book.say(slow(active=False), 500.0)
+    for now_s in (500.0, 900.0):
+        desk.note(desk.correlator.take([cleared], desk.view, now_s))
+
+    assert [1_100.0] == [i.closed_at for i in desk.wait(1_100.0)]
+
+
+def test_open_evidence_is_bounded_and_a_clear_of_what_was_dropped_is_no_news() -> None:
+    desk = Desk(rules=CorrelationSettings(findings_max=1))
+    desk.see(150.0, slow(), hot("n03"), outlier("n05"))
+    assert ["n03"] == suspects(desk.only())
+
+    desk.see(160.0, replace(hot("n03"), severity="critical"))
+    desk.see(170.0, outlier("n05", active=False))
+    assert ["n03"] == suspects(desk.only())
+
+
+def test_a_fault_that_is_no_machine_s_names_nobody_for_a_slow_job() -> None:
+    desk = Desk()
+
+    desk.see(110.0, fault("n03", "host", 100.0, "oom_event", False, cause="user_code"))
+    desk.see(150.0, slow())
+
+    assert [("host", ["n03"]), ("job_slow", [])] == [
+        (i.kind, suspects(i)) for i in desk.newest.values()
+    ]
+
+
+def test_that_a_group_is_too_small_accuses_nobody() -> None:
+    desk = Desk()
+    small = Sighting(True, "zscore", "n03", "", "gpu|j1|0", 100.0, role="evidence",
+                     kind="telemetry_gap", cause="telemetry", job="j1")  # fmt: skip
+
+    desk.see(150.0, slow(), small)
+
+    assert [] == desk.only().suspects
 
 
 def findings(desk: Desk) -> list[tuple[float, list[Finding]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from detectors.base import Sighting
 from detectors.silence import Silence
-from telemetry.settings import EngineSettings
+from telemetry.settings import EngineSettings, TickSettings
 from tests.fakes import FakeView, cluster
 
 
@@ -119,6 +119,16 @@ def test_when_the_log_itself_stood_still_nobody_was_silent() -> None:
     assert [] == list(detector.advance(700.0, view))  # the last record of a piece of history
     assert [] == run_from(view, ["n03"], 700.0, 755.0, detector)
     assert [("node_silent", "n03", True)] == brief(run_from(view, ["n03"], 755.0, 800.0, detector))
+
+
+def test_no_more_nodes_are_remembered_than_there_may_be() -> None:
+    view = cluster()
+    detector = Silence(EngineSettings(ticks=TickSettings(nodes_max=3)))
+    heard(view, 0.0)
+
+    detector.advance(0.0, view)
+
+    assert ["n00", "n01", "n02"] == detector.snapshot()["heard"]
 
 
 def test_half_of_the_nodes_is_not_most() -> None:
