@@ -57,6 +57,7 @@ class Capture:
     cluster    its name
     settings   what the engine is to run with: the given ones with the capture's own intervals
     notes      what was assumed, in sentences for the report
+    torn       files that were cut or damaged, with the reason; read to their last whole line
     blanked    (metric, reason) -> samples that became null
     """
 
@@ -69,6 +70,7 @@ class Capture:
         self.settings = settings
         self.cluster = settings.cluster
         self.notes = put.notes
+        self.torn = put.torn
         self.blanked = put.blanked
         ends: list[float] = [*(put.spill.span() or ()), *(put.store.span() or ())]
         self.first_s, self.last_s = min(ends), max(ends)

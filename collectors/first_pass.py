@@ -36,12 +36,14 @@ class Put:
 
     blanked   (metric, reason) -> samples that became null
     notes     what was assumed or left out, in sentences for the report
+    torn      files cut or damaged, and why; they are read to their last whole line
     """
 
     spill: Spill = field(default_factory=Spill)
     store: RecordStore = field(default_factory=RecordStore)
     blanked: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
         """Say it once."""
@@ -213,7 +215,8 @@ class FirstPass:
     def _pieces(self, file: Path, cut: list[str]) -> Iterator[bytes]:
         def on_cut(why: str) -> None:
             cut.append(why)
-            self._put.note(f"{self._name(file)}: {why}; read to its last whole line")
+            if len(self._put.torn) < NOTES_MAX:
+                self._put.torn.append(f"{self._name(file)}: {why}")
 
         return files.pieces(file, on_cut, self._progress)
 

@@ -1,1 +1,1 @@
-"""Pure detection: kernels and one module a detector family, and correlation. No I/O, no clock, no log."""
+"""Pure detection: kernels, one module a detector family, correlation. No I/O, no clock."""

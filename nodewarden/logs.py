@@ -67,9 +67,9 @@ def _partitions(path: Path) -> list[int]:
 def _capture_log(
     path: Path, configuration: Configuration, tz: str | None, progress: Progress | None
 ) -> Log:
-    capture = open_capture(path, configuration.engine, tz or configuration.timezone, progress)
+    capture = open_capture(path, configuration.engine, tz, progress, configuration.timezone)
     log = Log(name=str(path), kind="capture", records=iter(()), notes=capture.notes)
-    log.torn = getattr(capture, "torn", [])
+    log.torn = capture.torn
     log.records = arrived(capture.records())
     return log
 

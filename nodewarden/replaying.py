@@ -13,6 +13,7 @@ from nodewarden.logs import Log, between
 from streams.exhibits import Exhibits
 from streams.fold import Fold, Said
 from streams.replay import Outcome, Summary, drive, summarize
+from telemetry.errors import InputError
 from telemetry.findings import Evidence, Incident, Verdict
 from telemetry.records import Arrived, Rejected
 
@@ -69,6 +70,9 @@ def replay(
         fold = Fold(verdict, log.kind)
         drive(between(log, from_s, to_s), fold, outcome, (exhibits.watch, keep))
         folds.append(fold)
+        if fold.counters.records == 0:
+            why = f" ({log.torn[0]})" if log.torn else ""
+            raise InputError(f"{log.name}: holds no record that can be read{why}; check the files")
     torn = [text for log in logs for text in log.torn]
     cold = any(log.cold for log in logs)
     summary = summarize(folds, len(torn), cold)

@@ -31,7 +31,7 @@ def command(
             raise InputError(f"{path}: no capture (metrics/*.om, kernel/<node>.log, ...)")
     with bar() as progress:
         captures = [
-            open_capture(path, configuration.engine, tz or configuration.timezone, progress.read)
+            open_capture(path, configuration.engine, tz, progress.read, configuration.timezone)
             for path in paths
         ]
         done = import_captures(captures, out, configuration)

@@ -38,29 +38,28 @@ class Case:
     group: np.ndarray
 
 
-def tables(draw: st.DrawFn) -> Case:
-    nodes = draw(st.sampled_from([5, 6, 8, 12, 16, 20]))
-    ticks = draw(st.integers(9, 20))
-    groups = draw(st.integers(1, 2))
-    seed = draw(st.integers(0, 2**32 - 1))
-    shape = draw(st.sampled_from(["constant", "ties", "noise", "two_levels"]))
+def table(seed: int) -> Case:
+    """A table drawn evenly from all kinds: hypothesis picks the seed, so that rare ones come."""
     random = np.random.default_rng(seed)
+    nodes = int(random.choice([5, 6, 7, 9, 12, 16, 20]))
+    ticks = int(random.integers(9, 21))
+    shape = str(random.choice(["constant", "ties", "noise", "two_levels"]))
     base = {
         "constant": np.full((ticks, nodes), 60.0),
         "ties": random.integers(58, 62, (ticks, nodes)).astype(float),
         "noise": 60.0 + random.normal(0.0, 1.0, (ticks, nodes)),
         "two_levels": np.where(random.random((ticks, nodes)) < 0.5, 60.0, 60.1),
     }[shape]
-    for node in range(draw(st.sampled_from([0, 1, 1, 2]))):
-        start = draw(st.integers(0, 4))
-        stop = draw(st.sampled_from([ticks, ticks, ticks - 3]))
-        base[start:stop, node] += draw(st.sampled_from([20.0, -20.0, 20.0, -20.0, 3.0, 1e-9]))
-    base[random.random((ticks, nodes)) < draw(st.sampled_from([0.0, 0.0, 0.02, 0.2]))] = np.nan
-    silent = random.random((ticks, nodes)) < draw(st.sampled_from([0.0, 0.0, 0.02, 0.2]))
-    return Case(base, silent, np.arange(nodes) % groups)
+    for node in range(int(random.choice([0, 1, 1, 1, 2]))):
+        start = int(random.integers(0, 5))
+        stop = ticks - int(random.choice([0, 0, 3]))
+        base[start:stop, node] += float(random.choice([20.0, 20.0, -20.0, -20.0, 3.0, 1e-9]))
+    base[random.random((ticks, nodes)) < float(random.choice([0.0, 0.0, 0.0, 0.02, 0.2]))] = np.nan
+    silent = random.random((ticks, nodes)) < float(random.choice([0.0, 0.0, 0.0, 0.02, 0.2]))
+    return Case(base, silent, np.arange(nodes) % int(random.choice([1, 1, 2])))
 
 
-cases = st.composite(tables)()
+cases = st.integers(0, 2**32 - 1).map(table)
 
 
 def engine_settings(pooled: bool) -> EngineSettings:
