@@ -40,18 +40,19 @@ class SlowRanks(msgspec.Struct):
         """One step of one job: sightings of the ranks that begin or cease to stand out."""
         stages = _stages(whole, job, view)
         slow: dict[int, tuple[float, float, str]] = {}
-        measured: set[int] = set()
         for members in stages:
             times = whole.compute_time_s[members]
             middle = float(np.median(times))
-            measured.update(whole.ranks[members].tolist())
             for place in members[times > settings.rank_ratio * middle].tolist():
                 rank = int(whole.ranks[place])
                 node = view.rank_node(job, rank) or whole.nodes[place]
                 slow[rank] = (float(whole.compute_time_s[place]), middle, node)
-        if not measured:
+        if not stages:
             return []
         self.compared = min(self.compared + 1, settings.rank_window_steps)
+        if not slow and not self.runs:
+            return []
+        measured = set(whole.ranks[np.concatenate(stages)].tolist())
         return self._fold(slow, measured, whole, job, settings)
 
     def _fold(
@@ -90,19 +91,22 @@ class SlowRanks(msgspec.Struct):
 
 def _stages(whole: WholeStep, job: str, view: View) -> list[IntArray]:
     """Places in `whole` of the ranks that do the same work, at least three of them."""
-    told = ~np.isnan(whole.compute_time_s) & (whole.ranks != WHOLE_JOB)
-    if np.count_nonzero(told) < RANKS_MIN:
+    told = np.flatnonzero(~np.isnan(whole.compute_time_s) & (whole.ranks != WHOLE_JOB))
+    if told.size < RANKS_MIN:
         return []
-    stage_of: dict[str, int] = {}
-    stages = np.empty(whole.ranks.size, dtype=np.int64)
-    for place, (rank, node) in enumerate(zip(whole.ranks.tolist(), whole.nodes, strict=True)):
-        name = node or view.rank_node(job, rank)
-        if name not in stage_of:
-            stage = view.place(name, whole.at_s).stage if name else None
-            stage_of[name] = -1 if stage is None else stage
-        stages[place] = stage_of[name]
-    groups = [np.flatnonzero(told & (stages == s)) for s in np.unique(stages[told]).tolist()]
+    names = [
+        whole.nodes[place] or view.rank_node(job, rank)
+        for place, rank in zip(told.tolist(), whole.ranks[told].tolist(), strict=True)
+    ]
+    stage_of = {name: _stage(name, whole.at_s, view) for name in dict.fromkeys(names)}
+    stages = np.array([stage_of[name] for name in names], dtype=np.int64)
+    groups = [told[stages == stage] for stage in np.unique(stages).tolist()]
     return [group for group in groups if group.size >= RANKS_MIN]
+
+
+def _stage(node: str, at_s: float, view: View) -> int:
+    stage = view.place(node, at_s).stage if node else None
+    return -1 if stage is None else stage
 
 
 def _sighting(

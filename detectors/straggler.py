@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from detectors.base import Quiet, Sighting, View
-from detectors.gather import Gatherer, WholeStep
+from detectors.gather import Gatherer, WholeStep, parts_of
 from detectors.slow_ranks import SlowRanks
 from telemetry.findings import six_digits
 from telemetry.records import Steps
@@ -112,11 +112,12 @@ class Straggler(Quiet):
         said: list[Sighting] = []
         if len(self._jobs) > self._settings.jobs_max:
             said += self._forget(next(iter(self._jobs)))
-        if job.gatherer.restarted(steps):
+        parts = parts_of(steps)
+        if job.gatherer.restarted(parts):
             job.gatherer = Gatherer()
             job.pace.restart()
             said += job.ranks.forget()
-        for whole in job.gatherer.add(steps):
+        for whole in job.gatherer.add(parts, steps):
             if whole.kind in ("train", "unknown"):
                 said += job.pace.judge(whole, steps.job, self._settings)
                 said += job.ranks.judge(whole, steps.job, view, self._settings)

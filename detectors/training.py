@@ -51,6 +51,8 @@ class Training(Quiet):
         job.heard_s = now_s
         self._jobs[steps.job] = job
         said = self._make_room()
+        if not (steps.loss or steps.grad_norm or steps.nonfinite):
+            return said  # per-rank records say nothing of either
         for row in range(max(1, len(steps.step), len(steps.ranks))):
             said += self._judge(job, steps, row)
         return said
