@@ -1,0 +1,15 @@
+"""What `nodewarden parse` can read: a kind is a row; its reader is pure and lives in its module.
+
+A reader takes the file's name and its bytes in pieces and gives one JSON-able object a record,
+each with "file" and "type". An ordinary line gives nothing, a recognised but broken one an object
+of type "rejected" with "reason" and "text". No bytes make a reader raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+Reader = Callable[[str, Iterable[bytes]], Iterator[dict[str, Any]]]
+
+KINDS: dict[str, Reader] = {}

@@ -1,0 +1,41 @@
+"""`nodewarden parse KIND [FILE...]`: what nodewarden makes of a file or of standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+import msgspec
+
+from collectors.files import pieces
+from collectors.kinds import KINDS
+from telemetry.errors import InputError
+
+PIECE_BYTES = 1 << 20
+
+
+@click.command("parse")
+@click.argument("kind", type=click.Choice(sorted(KINDS)), metavar="KIND")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE...]")
+def command(kind: str, files: tuple[Path, ...]) -> None:
+    """Print one JSON object a record; an ordinary line gives nothing, a broken one "rejected"."""
+    reader = KINDS[kind]
+    if not files:
+        _print(reader("-", _standard_input(sys.stdin.buffer)))
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: no such file; give a readable file or none for stdin")
+        _print(reader(str(file), pieces(file, lambda _: None, lambda _: None)))
+
+
+def _print(objects: Iterator[dict[str, object]]) -> None:
+    for found in objects:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+
+
+def _standard_input(stream: BinaryIO) -> Iterator[bytes]:
+    while piece := stream.read(PIECE_BYTES):
+        yield piece
