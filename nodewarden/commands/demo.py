@@ -37,6 +37,6 @@ def command(session: Session, seed: int, report: Path, config: Path | None) -> N
     page = report_of(shown.replayed, "nodewarden demo", f"simulation, seed {seed}", shown.score)
     print_report(page, console)
     for line in verdict_lines(shown):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     write_text(report, render(page))
     console.print(f"report: {report.resolve()}", soft_wrap=True, markup=False, highlight=False)
