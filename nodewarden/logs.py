@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from collectors.capture import is_capture, open_capture
 from streams.fold import ShardKind
-from telemetry.archive import Torn, archive_files, is_archive
+from telemetry.archive import Torn, archive_files, is_archive, read_archive
 from telemetry.archive_records import read_records
 from telemetry.errors import InputError
 from telemetry.records import (
@@ -21,21 +23,26 @@ from telemetry.records import (
     Settings,
 )
 from telemetry.settings import Configuration
-from telemetry.topics import TELEMETRY
+from telemetry.topics import STATE, TELEMETRY
 
 Progress = Callable[[int, int], None]
+KeptFromBefore = Settings | Begin | Allocation | Hardware
 
 
 @dataclass
 class Log:
     """One shard's records in order; `notes` and `torn` fill while it is read.
 
-    cold   the log begins neither with its first offset nor with `Begin`
+    shard   its name, the key of its snapshots
+    cold    the log begins neither with its first offset nor with `Begin`
+    stored  what of its snapshots was published up to a time
     """
 
     name: str
     kind: ShardKind
     records: Iterator[Arrived]
+    shard: str = "main"
+    stored: Callable[[float], Mapping[str, bytes]] = field(default=lambda _: {})
     notes: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     cold: bool = False
@@ -86,8 +93,9 @@ def _archive_log(path: Path, partition: int, configuration: Configuration) -> Lo
     shards = configuration.shards
     shard = shards[partition] if partition < len(shards) else f"partition-{partition}"
     kind: ShardKind = "history" if shard in configuration.history_shards else "live"
-    log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()))
+    log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()), shard=shard)
     log.records = _archived(path, partition, kind, log)
+    log.stored = lambda until_s: _snapshots(path, shard, until_s)
     return log
 
 
@@ -108,13 +116,39 @@ def _archived(path: Path, partition: int, kind: ShardKind, log: Log) -> Iterator
             yield found
 
 
+def _snapshots(path: Path, shard: str, until_s: float) -> dict[str, bytes]:
+    """The shard's records of the archived state topic, as they stood at a time."""
+    stored: dict[str, bytes] = {}
+    for found in read_archive(path, STATE):
+        if isinstance(found, Torn) or found.timestamp_ms > until_s * 1000.0:
+            continue
+        key = (found.key or b"").decode("utf-8", "replace")
+        if key.startswith(f"{shard}/") and found.value is not None:
+            stored[key] = found.value
+        else:
+            stored.pop(key, None)
+    return stored
+
+
 def between(log: Log, from_s: float | None, to_s: float | None) -> Iterator[Arrived]:
-    """The records that arrived between two times; what tells who is who is kept from before."""
+    """The records that arrived between two times; what tells who is who is kept from before.
+
+    What is kept arrives when the rest begins, so that nobody seems silent since.
+    """
+    used = False
     for found in log.records:
         if to_s is not None and found.arrival > to_s:
-            return
+            break
         if from_s is not None and found.arrival < from_s:
             log.cold = True
-            if not isinstance(found.record, Settings | Begin | Allocation | Hardware):
-                continue
+            if isinstance(found.record, Settings | Begin | Allocation | Hardware):
+                yield Arrived(found.offset, from_s, _as_of(found.record, from_s))
+            continue
+        used = True
         yield found
+    if not used and (from_s is not None or to_s is not None):
+        raise InputError(f"{log.name}: no record between --from and --to; widen them")
+
+
+def _as_of(record: KeptFromBefore, from_s: float) -> KeptFromBefore:
+    return msgspec.structs.replace(record, at=from_s, sent_at=None)

@@ -13,6 +13,7 @@ from nodewarden.logs import Log, between
 from streams.exhibits import Exhibits
 from streams.fold import Fold, Said
 from streams.replay import Outcome, Summary, drive, summarize
+from streams.snapshot import load
 from telemetry.errors import InputError
 from telemetry.findings import Evidence, Incident, Verdict
 from telemetry.records import Arrived, Rejected
@@ -67,8 +68,8 @@ def replay(
 
     folds: list[Fold] = []
     for log in logs:
-        fold = Fold(verdict, log.kind)
-        drive(between(log, from_s, to_s), fold, outcome, (exhibits.watch, keep))
+        fold, start_s = _begun(log, from_s, outcome)
+        drive(between(log, start_s, to_s), fold, outcome, (exhibits.watch, keep))
         folds.append(fold)
         if fold.counters.records == 0:
             why = f" ({log.torn[0]})" if log.torn else ""
@@ -83,6 +84,21 @@ def replay(
     if outcome.findings_dropped:
         notes.append(f"{outcome.findings_dropped} findings beyond the limit are not listed")
     return Replayed(outcome, summary, exhibits, folds, notes, rejected)
+
+
+def _begun(log: Log, from_s: float | None, outcome: Outcome) -> tuple[Fold, float | None]:
+    """The fold to go on with: from the newest snapshot before `from_s`, else a cold one."""
+
+    def fresh() -> Fold:
+        return Fold(verdict, log.kind)
+
+    found = None if from_s is None else load(log.shard, log.stored(from_s), fresh)
+    if found is None:
+        return fresh(), from_s
+    fold, records = found[0], log.records
+    log.records = (arrived for arrived in records if arrived.offset > fold.offset)
+    outcome.incidents.update(fold.judge.docket.incidents)
+    return fold, None
 
 
 def json_object(replayed: Replayed, score: Any | None = None) -> dict[str, Any]:

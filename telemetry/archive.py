@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol, Self, TypeVar, cast
@@ -215,7 +216,7 @@ def scan(
 ) -> Iterator[Line | Torn]:
     """`read_archive` with a parser of the caller's: a line, or the reason why it is none."""
     files = archive_files(path, topic, partition)
-    for file, following in zip(files, [*files[1:], None], strict=True):
+    for file, following in zip_longest(files, files[1:]):
         if _ends_before(following, file, from_offset):
             continue
         for found in _read_file(path, file, parse):

@@ -13,6 +13,12 @@ import numpy as np
 import pytest
 
 from nodewarden.cli import run
+from nodewarden.logs import open_logs
+from streams.snapshot import Snapshots
+from telemetry.archive import ArchiveWriter
+from telemetry.settings import Configuration
+from telemetry.topics import STATE
+from tests.folding import fresh
 
 ROOT = Path(__file__).parents[2]
 
@@ -150,3 +156,54 @@ def test_a_replay_opens_no_socket(tmp_path: Path) -> None:
         assert b"isolate_and_restart" in process(tmp_path / form, {}, hook)
     with pytest.raises(AssertionError, match="opened a socket"):
         process(tmp_path / "a", {}, f"{hook}\nimport socket\nsocket.socket()")
+
+
+def test_from_starts_at_the_newest_archived_snapshot_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a live worker published on the way lets a replay begin in the middle, whole."""
+    simulate(tmp_path, "ecn@n003+600", nodes=8, minutes=25)
+    (log,) = open_logs(tmp_path / "a", Configuration(), None)
+    fold, snapshots, offset = fresh(), Snapshots("main"), 0
+    with ArchiveWriter(tmp_path / "a", STATE, 0) as writer:
+        for arrived in log.records:
+            fold.step(arrived)
+            if arrived.offset % 500 == 499:
+                for key, value in snapshots.take(fold):
+                    at_ms = round(arrived.arrival * 1000.0)
+                    writer.append(offset, at_ms, value, key.encode())
+                    offset += 1
+    begin = log_start(tmp_path / "a")
+
+    whole = replay(capsys, tmp_path / "a")
+    later = replay(capsys, tmp_path / "a", "--from", str(begin + 900.0))
+
+    assert whole["incidents"][0]["verdict"]["targets"] == ["n003"]
+    assert later == whole
+
+
+def log_start(path: Path) -> float:
+    """Arrival of an archive's first record."""
+    (log,) = open_logs(path, Configuration(), None)
+    return next(iter(log.records)).arrival
+
+
+def test_from_without_a_snapshot_is_a_cold_start_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate(tmp_path, "ecn@n003+900", nodes=16, minutes=35)
+    begin = log_start(tmp_path / "a")
+
+    found = replay(capsys, tmp_path / "a", "--from", str(begin + 300.0))
+
+    assert found["summary"]["cold_start"] is True
+    assert [i["verdict"]["targets"] for i in found["incidents"]] == [["n003"]]
+
+
+def test_a_time_without_records_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate(tmp_path, nodes=2, minutes=2)
+    capsys.readouterr()
+    assert run(["replay", str(tmp_path / "a"), "--from", "2040-01-01"], {}) == 2
+    assert "no record between" in capsys.readouterr().err

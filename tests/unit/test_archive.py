@@ -341,3 +341,9 @@ def test_frames_of_other_writers_are_found_whole() -> None:
     reserved = b"\x28\xb5\x2f\xfd\x00\x00\x07\x00\x00"
     assert whole_frames_end(io.BytesIO(reserved), len(reserved)) == 0
     assert whole_frames_end(io.BytesIO(b""), 0) == 0
+
+
+def test_a_topic_that_the_archive_does_not_hold_is_empty(tmp_path: Path) -> None:
+    with ArchiveWriter(tmp_path, "nodewarden.telemetry", 0) as writer:
+        writer.append(0, 1_000, b"{}")
+    assert list(read_archive(tmp_path, "nodewarden.state")) == []
