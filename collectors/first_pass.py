@@ -15,7 +15,8 @@ from collectors import files, layout, megatron
 from collectors.frames import TRAINING
 from collectors.kernel_log import LINE_BYTES_MAX, parse_line
 from collectors.names import NodeNames
-from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run, Series
+from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run
+from collectors.series import Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
 from telemetry.codec import AT_MAX_S, AT_MIN_S

@@ -14,68 +14,26 @@ from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
+from collectors.series import (
+    SERIES,
+    SERIES_BYTES_MAX,
+    STEP_COLUMNS,
+    FloatArray,
+    Series,
+    clean,
+    number,
+    read_series,
+)
 from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
-from telemetry.metrics import BY_SOURCE_NAME, Metric
+from telemetry.metrics import recognise
 from telemetry.records import Rejected
 
-FloatArray = NDArray[np.float64]
-
 LINE_BYTES_MAX = 65_536
-SERIES_BYTES_MAX = 16_384  # name and labels
 SERIES_MAX = 400_000  # remembered; beyond it they are read anew
 RUN_LINES_MAX = 500_000
 STAMPS_MAX = 2_000_000  # time stamps kept as text, to be recognised in the next series
 FEED_BYTES = 262_144  # what fits the cache beside its lines
-
-# A training exporter's gauges and the column of `Steps` that they fill.
-STEP_COLUMNS = {
-    "training_step": "step",
-    "training_iteration": "step",
-    "training_step_time_seconds": "step_time_s",
-    "training_compute_time_seconds": "compute_time_s",
-    "training_loss": "loss",
-    "training_grad_norm": "grad_norm",
-    "training_tokens": "tokens",
-    "training_mfu_ratio": "mfu_ratio",
-    "training_throughput_tflops_per_gpu": "throughput",
-}
-
-# DCGM's blanks: "no value", "not found", "not supported", "no permission" in each number type, and
-# what int64 becomes where an exporter prints a float. 2^32 - 1 is an unsigned -1.
-_INT64_BLANK_MIN = float(0x7FFF_FFFF_FFFF_FFF0)
-_GPU_BLANKS = np.array(
-    [*range(2_147_483_632, 2_147_483_636), *range(140_737_488_355_328, 140_737_488_355_332)],
-    dtype=np.float64,
-)
-_UNSIGNED_BLANK = 4_294_967_295.0
-_BLANK_SMALLEST = 2_147_483_632.0
-
-# Name, labels and the space after them. Possessive, so a hostile line costs its length once.
-_SERIES = re.compile(
-    rb'([A-Za-z_:][A-Za-z0-9_:]*+)[ \t]*+(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\})?+[ \t]++'
-)
-_LABEL = re.compile(
-    rb'[\s,]*+([A-Za-z_][A-Za-z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+', re.DOTALL
-)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Series:
-    """One known series.
-
-    metric   its row of the catalogue; None for a training exporter's gauge
-    column   the column of `Steps` that it fills, "" for a catalogue metric
-    entity   "GPU-…", "gpu3", "mlx5_0/1", "node"; "" for training
-    labels   all of them, unescaped
-    """
-
-    metric: Metric | None
-    column: str
-    entity: str
-    labels: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,13 +106,14 @@ class OpenMetricsParser:
             if not line or line[0] == 35 or line.isspace():
                 at += 1
                 continue
-            found = _SERIES.match(line, 0, SERIES_BYTES_MAX)
+            found = SERIES.match(line, 0, SERIES_BYTES_MAX)
             if found is None or len(line) > LINE_BYTES_MAX:
                 yield self._reject("no series name", line, at)
                 at += 1
                 continue
             name = found[1]
-            known = name.decode() in BY_SOURCE_NAME or name.decode() in STEP_COLUMNS
+            text = name.decode()
+            known = recognise(text) is not None or text in STEP_COLUMNS
             prefix = found[0] if known else line[: found.end(1) + 1]
             end = _run_end(lines, at, prefix)
             if end == len(lines) and not last and end - at < RUN_LINES_MAX:
@@ -253,7 +212,7 @@ class OpenMetricsParser:
         """One sample, its value None where it is a text; why there is none; None where not ours."""
         if not line or line[0] == 35 or line.isspace():
             return None
-        found = _SERIES.match(line, 0, SERIES_BYTES_MAX)
+        found = SERIES.match(line, 0, SERIES_BYTES_MAX)
         if found is None or len(line) > LINE_BYTES_MAX:
             return "no series name"
         series = self._known(found)
@@ -262,10 +221,10 @@ class OpenMetricsParser:
         words = line[found.end() :].split(b" # ", 1)[0].rsplit(maxsplit=1)
         if len(words) != 2:
             return "no time stamp"
-        at_s = _number(words[1])
+        at_s = number(words[1])
         if at_s is None or not AT_MIN_S <= at_s < AT_MAX_S:
             return "no time stamp"
-        return series, at_s, _number(words[0])
+        return series, at_s, number(words[0])
 
     def _known(self, found: re.Match[bytes]) -> Series | str | None:
         """The series, why it cannot be used, or None where the name is not ours."""
@@ -288,88 +247,8 @@ class OpenMetricsParser:
         return rejected(reason, line, f"{self._place}:{self._first_line + place}")
 
 
-def clean(metric: Metric, values: FloatArray, blanked: Counter[tuple[str, str]]) -> FloatArray:
-    """Values in the catalogue's unit; blank, junk and NaN are NaN and counted by reason."""
-    scaled = values if metric.scale == 1.0 else values * metric.scale
-    inside = (scaled >= metric.valid_min) & (scaled <= metric.valid_max) & np.isfinite(scaled)
-    blank = _blank(metric, values)
-    if blank is None and bool(inside.all()):
-        return scaled
-    if blank is None:
-        blank = np.zeros(len(values), dtype=np.bool_)
-    nan = np.isnan(values)
-    for reason, which in (("nan", nan), ("blank", blank), ("range", ~inside & ~nan & ~blank)):
-        count = int(np.count_nonzero(which))
-        if count:
-            blanked[metric.name, reason] += count
-    return np.where(inside & ~blank, scaled, np.nan)
-
-
-def _blank(metric: Metric, values: FloatArray) -> NDArray[np.bool_] | None:
-    if not bool((values >= _BLANK_SMALLEST).any()):
-        return None
-    blank = (values == _UNSIGNED_BLANK) | (values >= _INT64_BLANK_MIN) & np.isfinite(values)
-    if metric.device == "gpu":
-        blank |= np.isin(values, _GPU_BLANKS)
-    return np.asarray(blank, dtype=np.bool_)
-
-
-def read_series(name: str, text: bytes) -> Series | str | None:
-    """The series of a name and its label text; why it is unusable; None where not ours."""
-    metric = BY_SOURCE_NAME.get(name)
-    column = STEP_COLUMNS.get(name, "")
-    if metric is None and not column:
-        return None
-    labels = read_labels(text)
-    if labels is None:
-        return "labels cannot be read"
-    if metric is None:
-        return Series(None, column, "", labels)
-    entity = _entity(metric, labels)
-    return Series(metric, "", entity, labels) if entity else f"no label names the {metric.device}"
-
-
-def read_labels(text: bytes) -> dict[str, str] | None:
-    """`a="b",c="d"` with its escapes undone, None where it is something else."""
-    labels: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        found = _LABEL.match(text, at)
-        if found is None:
-            return labels if not text[at:].strip(b" \t,") else None
-        value = found[2].decode("utf-8", "replace")
-        if "\\" in value:
-            value = _ESCAPE.sub(lambda hit: "\n" if hit[1] == "n" else hit[1], value)
-        labels[found[1].decode()] = value
-        at = found.end()
-    return labels
-
-
-def _entity(metric: Metric, labels: dict[str, str]) -> str:
-    if metric.device == "node":
-        return "node"
-    if metric.device == "nic":
-        device, port = labels.get("device", ""), labels.get("port", "")
-        return f"{device}/{port}" if device and port else device
-    name = labels.get("UUID") or labels.get("gpu_uuid") or labels.get("uuid") or ""
-    if not name:
-        index = labels.get("gpu") or labels.get("device", "").removeprefix("nvidia")
-        name = f"gpu{index}" if index else ""
-    part = labels.get("GPU_I_ID", "")
-    return f"{name}/{part}" if name and part else name
-
-
 def _name(series: Series) -> str:
     return series.column if series.metric is None else series.metric.name
-
-
-def _number(word: bytes) -> float | None:
-    if b"_" in word:
-        return None  # Python's spelling, nobody else's
-    try:
-        return float(word)
-    except ValueError:
-        return None
 
 
 def _run_end(lines: list[bytes], at: int, prefix: bytes) -> int:

@@ -1,7 +1,7 @@
 """GPU and NIC readings of all nodes at one tick, as arrays.
 
-Every metric of the catalogue's source is produced: gauges follow what the job does, counters rise
-from a random start, faults are written over both.
+Every usual metric of the catalogue's source is produced: gauges follow what the job does, counters
+rise from a random start, faults are written over both.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Devices:
     def __init__(
         self, cluster: Cluster, device: str, units: int, faults: Sequence[Fault], purpose: int
     ) -> None:
-        rows = [m for m in CATALOGUE if m.device == device]
+        rows = [m for m in CATALOGUE if m.device == device and not m.optional]
         self._faults = faults
         self._noise = Noise(cluster.seed, purpose)
         self._shape = (cluster.nodes, units)

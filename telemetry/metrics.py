@@ -1,95 +1,37 @@
 """The metric catalogue: every metric's name, unit, kind, range, bad direction and smallest effect.
 
-A metric is recognised by any of its source names and is known by ours from the edge on. Counters
-travel raw and are judged as rates per second. Adding a metric is adding a row.
+A metric is recognised by what it counts, under any exporter's prefix, and is known by ours from
+the edge on. Counters travel raw and are judged as rates per second. Adding a metric is adding a
+row here or in `metrics_optional`.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Literal
-
 import msgspec
 
-from telemetry.findings import Kind
+from telemetry.metric_names import SPELLINGS, Spelling, bare_names, counter_of
+from telemetry.metric_row import (
+    INF,
+    Device,
+    Direction,
+    Metric,
+    MetricClass,
+    MetricKind,
+)
+from telemetry.metric_row import gpu as _gpu
+from telemetry.metric_row import host as _host
+from telemetry.metric_row import nic as _nic
+from telemetry.metrics_optional import OPTIONAL
 
-Device = Literal["gpu", "nic", "node"]
-MetricKind = Literal["gauge", "counter", "state", "bitmask"]
-Direction = Literal["high", "low", "none"]
-MetricClass = Literal["abnormal", "performance", "context"]
-
-INF = math.inf
-
-
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """One row.
-
-    source        which source's frames carry it, and so at which interval it is expected
-    valid_min, valid_max   physical range of the value as it travels; outside it is junk, not data
-    bad           the direction that hurts; "none" is never compared
-    class_        "abnormal" should be zero, "performance" should match the peers, "context" is
-                  shown only
-    family        the incident kind that it is evidence for
-    effect_min    smallest deviation that matters, in `unit` (counters: `unit` per second)
-    names         what exporters call it
-    scale         theirs times this is ours
-    width_bits    where a counter wraps
-    """
-
-    name: str
-    device: Device
-    source: str
-    kind: MetricKind
-    unit: str
-    class_: MetricClass
-    names: tuple[str, ...]
-    bad: Direction = "high"
-    family: Kind = "host"
-    effect_min: float = 0.0
-    valid_min: float = 0.0
-    valid_max: float = INF
-    scale: float = 1.0
-    width_bits: int = 64
-
-    @property
-    def judged(self) -> bool:
-        """Whether peers may be compared on it: categories never meet a z-score."""
-        return self.kind in ("gauge", "counter") and self.bad != "none" and self.class_ != "context"
-
-    @property
-    def judged_unit(self) -> str:
-        """The unit of what is compared."""
-        return f"{self.unit}/s" if self.kind == "counter" else self.unit
-
-
-def _gpu(name: str, unit: str, class_: MetricClass, *names: str, **more: object) -> Metric:
-    return msgspec.convert(
-        {"name": name, "device": "gpu", "source": "gpu", "kind": "gauge", "unit": unit,
-         "class_": class_, "names": names, "family": "gpu_slow", **more},
-        Metric,
-    )  # fmt: skip
-
-
-def _nic(name: str, class_: MetricClass, *names: str, **more: object) -> Metric:
-    return msgspec.convert(
-        {"name": name, "device": "nic", "source": "nic", "kind": "counter", "unit": "packets",
-         "class_": class_, "names": names, "family": "nic_congested", **more},
-        Metric,
-    )  # fmt: skip
-
-
-def _host(name: str, unit: str, class_: MetricClass, *names: str, **more: object) -> Metric:
-    return msgspec.convert(
-        {"name": name, "device": "node", "source": "nic", "kind": "gauge", "unit": unit,
-         "class_": class_, "names": names, "family": "host", **more},
-        Metric,
-    )  # fmt: skip
-
+__all__ = [
+    "BY_NAME", "BY_SOURCE_NAME", "CATALOGUE", "INF", "Device", "Direction", "Metric",
+    "MetricClass", "MetricKind", "recognise",
+]  # fmt: skip
 
 # Effects: a temperature or clock within a few percent of the peers is manufacturing spread; rates
 # follow the thresholds that operators of similar tools ship (port_xmit_discards 100/s,
 # roce_slow_restart and port_rcv_errors 10/s); ECN 1,000/s is a tenth of the published case.
-CATALOGUE: tuple[Metric, ...] = (
+_USUAL: tuple[Metric, ...] = (
     _gpu("gpu_temperature_celsius", "celsius", "performance", "DCGM_FI_DEV_GPU_TEMP",
          family="gpu_thermal", effect_min=8.0, valid_min=-20.0, valid_max=150.0),
     _gpu("gpu_memory_temperature_celsius", "celsius", "performance", "DCGM_FI_DEV_MEMORY_TEMP",
@@ -160,9 +102,10 @@ CATALOGUE: tuple[Metric, ...] = (
     _nic("nic_transmit_discarded_packets_total", "abnormal",
          "node_infiniband_port_transmit_discards_total",
          "node_infiniband_port_discards_transmitted_total", effect_min=100.0,
-         family="nic_fault"),
+         family="nic_fault", saturates_at=65_535.0),
     _nic("nic_receive_error_packets_total", "abnormal",
-         "node_infiniband_port_errors_received_total", effect_min=10.0, family="nic_fault"),
+         "node_infiniband_port_errors_received_total", effect_min=10.0, family="nic_fault",
+         saturates_at=65_535.0),
     _nic("nic_out_of_sequence_packets_total", "abnormal",
          "node_infiniband_out_of_sequence_total", "node_infiniband_out_of_sequence",
          effect_min=100.0),
@@ -172,10 +115,10 @@ CATALOGUE: tuple[Metric, ...] = (
     _nic("nic_ack_timeouts_total", "abnormal", "node_infiniband_local_ack_timeout_err_total",
          "node_infiniband_local_ack_timeout_err", effect_min=1.0),
     _nic("nic_link_downed_total", "abnormal", "node_infiniband_link_downed_total",
-         unit="events", effect_min=0.001, family="nic_flap", valid_max=254.0),
+         unit="events", effect_min=0.001, family="nic_flap", saturates_at=255.0),
     _nic("nic_symbol_errors_total", "abnormal", "node_infiniband_symbol_error_total",
          "node_ethtool_received_symbol_err_phy", unit="errors", effect_min=10.0,
-         family="nic_fault"),
+         family="nic_fault", saturates_at=65_535.0),
     _nic("nic_receive_bytes_total", "context",
          "node_infiniband_port_data_received_bytes_total", unit="bytes", bad="none"),
     _nic("nic_transmit_bytes_total", "context",
@@ -185,5 +128,48 @@ CATALOGUE: tuple[Metric, ...] = (
           bad="none"),
 )  # fmt: skip
 
+CATALOGUE: tuple[Metric, ...] = (*_USUAL, *OPTIONAL)
+
 BY_NAME: dict[str, Metric] = {row.name: row for row in CATALOGUE}
-BY_SOURCE_NAME: dict[str, Metric] = {name: row for row in CATALOGUE for name in row.names}
+
+
+def _spelt(spelling: Spelling) -> Metric:
+    """The row as values under another name have to be read."""
+    row = BY_NAME[spelling.metric]
+    return msgspec.structs.replace(
+        row,
+        scale=spelling.scale,
+        valid_min=row.valid_min if spelling.valid_min is None else spelling.valid_min,
+        saturates_at=row.saturates_at if spelling.saturates else None,
+    )
+
+
+BY_SOURCE_NAME: dict[str, Metric] = {
+    **{spelling.name: _spelt(spelling) for spelling in SPELLINGS},
+    **{name: row for row in CATALOGUE for name in row.names},
+}
+
+_NAMES_MAX = 50_000
+_known: dict[str, Metric | None] = {}
+
+
+def recognise(name: str) -> Metric | None:
+    """The row of what an exporter calls `name`, its scale that name's; None where it is not ours.
+
+    The exact name first, then the name without its exporter's prefix, then the counter that it ends
+    with: `node_infiniband_`, `node_ethtool_`, `rdma_` and bare sysfs names are one counter.
+    """
+    if name in _known:
+        return _known[name]
+    if len(_known) >= _NAMES_MAX:
+        _known.clear()
+    found = _known[name] = _recognised(name)
+    return found
+
+
+def _recognised(name: str) -> Metric | None:
+    for own in (name, *bare_names(name)):
+        if own in BY_SOURCE_NAME:
+            return BY_SOURCE_NAME[own]
+    counter = counter_of(name)
+    return _spelt(counter) if counter is not None else None

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import openmetrics
-from collectors.openmetrics import OpenMetricsParser, Run, Series, read_labels, read_series
+from collectors.openmetrics import OpenMetricsParser, Run
+from collectors.series import Series, read_labels, read_series
 from telemetry.records import Rejected
 
 START_S = 1_772_020_800

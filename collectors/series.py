@@ -1,0 +1,288 @@
+"""One line's name, labels and value in an exporter's text: whom it speaks of, and what it is worth.
+
+Pure; shared by the reader of dumps with time stamps and the reader of a scrape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.metric_names import numbered
+from telemetry.metrics import BY_SOURCE_NAME, Metric, recognise
+
+FloatArray = NDArray[np.float64]
+
+SERIES_BYTES_MAX = 16_384  # name and labels
+
+# A training exporter's gauges and the column of `Steps` that they fill.
+STEP_COLUMNS = {
+    "training_step": "step",
+    "training_iteration": "step",
+    "training_step_time_seconds": "step_time_s",
+    "training_compute_time_seconds": "compute_time_s",
+    "training_loss": "loss",
+    "training_grad_norm": "grad_norm",
+    "training_tokens": "tokens",
+    "training_mfu_ratio": "mfu_ratio",
+    "training_throughput_tflops_per_gpu": "throughput",
+}
+
+# Of these a value that no GPU is named for still tells something: what the node's GPUs did.
+XID_METRICS = frozenset({"gpu_last_xid_code", "gpu_xid_window_events", "gpu_xid_events_total"})
+
+# DCGM's blanks in each number type: "no value", "not found", "not supported", "no permission".
+# As float64, and wherever an exporter prints a float, those of int64 are one number.
+BLANK_REASONS = ("blank", "not found", "not supported", "no permission")
+_INT64_BLANK = 0x7FFF_FFFF_FFFF_FFF0
+_INT64_BLANK_MIN = float(_INT64_BLANK)
+_GPU_BLANKS = np.array(
+    [*range(2_147_483_632, 2_147_483_636), *range(140_737_488_355_328, 140_737_488_355_332)],
+    dtype=np.float64,
+)
+_UNSIGNED_BLANK = 4_294_967_295.0  # 2^32 - 1 is an unsigned -1
+_BLANK_SMALLEST = 2_147_483_632.0
+_REASON_OF_BLANK = {
+    first + at: reason
+    for first in (2_147_483_632, 140_737_488_355_328, _INT64_BLANK)
+    for at, reason in enumerate(BLANK_REASONS)
+}
+
+# Name, labels and the space after them. Possessive, so a hostile line costs its length once.
+SERIES = re.compile(
+    rb'([A-Za-z_:][A-Za-z0-9_:]*+)[ \t]*+(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\})?+[ \t]++'
+)
+_LABEL = re.compile(
+    rb'[\s,]*+([A-Za-z_][A-Za-z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+', re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One known series.
+
+    metric   its row of the catalogue; None for a training exporter's gauge
+    column   the column of `Steps` that it fills, "" for a catalogue metric
+    entity   "GPU-…", "gpu3", "mlx5_0/1", "node"; "" for training, and for an Xid of no named GPU
+    labels   all of them, unescaped
+    """
+
+    metric: Metric | None
+    column: str
+    entity: str
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom labels speak of.
+
+    device   "gpu", "nvlink", "nvswitch", "cpu", "nic", "switch"; "" where they name no device
+    entity   its name, "" where they name none
+    """
+
+    device: str
+    entity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What ran there as the labels have it; "" is normal. Never a key of anything."""
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    job: str = ""
+
+
+def read_series(name: str, text: bytes) -> Series | str | None:
+    """The series of a name and its label text; why it is unusable; None where not ours."""
+    metric = recognise(name)
+    column = STEP_COLUMNS.get(name, "")
+    if metric is None and not column:
+        return None
+    labels = read_labels(text)
+    if labels is None:
+        return "labels cannot be read"
+    if metric is None:
+        return Series(None, column, "", labels)
+    return owned(metric, name, labels)
+
+
+def owned(metric: Metric, name: str, labels: dict[str, str]) -> Series | str | None:
+    """A catalogue metric's series; None where its device is of another class than the metric's."""
+    if metric.device == "node":
+        return Series(metric, "", "node", labels)
+    owner = owner_of(labels, metric.device)
+    if owner.device not in (metric.device, ""):
+        return None  # the same field of an NvSwitch or a CPU
+    entity = owner.entity
+    if metric.device == "nic" and entity and name not in BY_SOURCE_NAME:
+        part = numbered(name)
+        entity = f"{entity}/{part}" if part else entity
+    if entity or metric.name in XID_METRICS:
+        return Series(metric, "", entity, labels)
+    return f"no label names the {metric.device}"
+
+
+def read_labels(text: bytes) -> dict[str, str] | None:
+    """`a="b",c="d"` with its escapes undone, None where it is something else."""
+    labels: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        found = _LABEL.match(text, at)
+        if found is None:
+            return labels if not text[at:].strip(b" \t,") else None
+        value = found[2].decode("utf-8", "replace")
+        if "\\" in value:
+            value = _ESCAPE.sub(lambda hit: "\n" if hit[1] == "n" else hit[1], value)
+        labels[found[1].decode()] = value
+        at = found.end()
+    return labels
+
+
+def owner_of(labels: Mapping[str, str], device: str = "") -> Owner:
+    """The device that the labels name.
+
+    device   the class that the metric is of, "" where unknown: only then labels such as `device`,
+             which NICs, disks and GPUs share, decide the class
+    """
+    if device == "nic":
+        return Owner("nic", _port(labels))
+    gpu = _gpu(labels)
+    if "nvlink" in labels:
+        switch = labels.get("nvswitch", "")
+        of = gpu or (f"nvswitch{switch}" if switch else "")
+        return Owner("gpu" if gpu else "nvlink", f"{of}/nvlink{labels['nvlink']}" if of else "")
+    if "nvswitch" in labels:
+        return Owner("nvswitch", f"nvswitch{labels['nvswitch']}")
+    if not gpu and ("cpu" in labels or "cpucore" in labels):
+        core = labels.get("cpucore", "")
+        return Owner("cpu", f"cpucore{core}" if core else f"cpu{labels['cpu']}")
+    if gpu:
+        return Owner("gpu", gpu)
+    port = _port(labels)
+    return Owner("nic" if port else "", port) if device == "" else Owner("", "")
+
+
+_UUID_LABELS = ("UUID", "gpu_uuid", "GPU_UUID", "uuid", "vdie_id")
+_INDEX_LABELS = (
+    ("gpu", "gpu"), ("gpu_id", "gpu"), ("id", "npu"), ("minor_number", "gpu"),
+)  # fmt: skip
+_NPU_LABELS = frozenset({"model_name", "pcie_bus_info", "vdie_id"})
+_DCU_DEVICE = "device_id"
+_NVIDIA_DEVICE = re.compile(r"nvidia(\d{1,4})")
+
+
+def _gpu(labels: Mapping[str, str]) -> str:
+    """UUID, else index, and the MIG instance; never the profile, which exporters get wrong."""
+    name = next((labels[label] for label in _UUID_LABELS if labels.get(label)), "")
+    if not name:
+        name = _gpu_index(labels)
+    part = labels.get("GPU_I_ID", "")
+    return f"{name}/{part}" if name and part else name
+
+
+def _gpu_index(labels: Mapping[str, str]) -> str:
+    for label, word in _INDEX_LABELS:
+        if labels.get(label) and (label != "id" or not _NPU_LABELS.isdisjoint(labels)):
+            return f"{word}{labels[label]}"
+    found = _NVIDIA_DEVICE.fullmatch(labels.get("device", ""))
+    return f"gpu{found[1]}" if found is not None else labels.get(_DCU_DEVICE, "")
+
+
+def _port(labels: Mapping[str, str]) -> str:
+    device = labels.get("device", "") or labels.get("ifname", "") or labels.get("interface", "")
+    port = labels.get("port", "")
+    return f"{device}/{port}" if device and port else device
+
+
+def workload_of(labels: Mapping[str, str]) -> Workload:
+    """Kubernetes' or Slurm's words for what ran on the device.
+
+    Prometheus writes `exported_pod` where its target has a `pod` of its own, which is then the
+    exporter's. Before 2.0 dcgm-exporter wrote `pod_name` and `pod_namespace`.
+    """
+
+    def first(*names: str) -> str:
+        return next((labels[name] for name in names if labels.get(name)), "")
+
+    return Workload(
+        namespace=first("exported_namespace", "pod_namespace", "namespace"),
+        pod=first("exported_pod", "pod_name", "pod"),
+        container=first("exported_container", "container_name", "container"),
+        job=first("hpc_job", "slurm_job_id", "slurm_jobid", "job_id"),
+    )
+
+
+def clean(metric: Metric, values: FloatArray, blanked: Counter[tuple[str, str]]) -> FloatArray:
+    """Values in the catalogue's unit; blank, junk and NaN are NaN and counted by reason."""
+    scaled = values if metric.scale == 1.0 else values * metric.scale
+    inside = (scaled >= metric.valid_min) & (scaled <= metric.valid_max) & np.isfinite(scaled)
+    full = values == metric.saturates_at if metric.saturates_at is not None else None
+    blank = _blank(metric, values)
+    if blank is None and bool(inside.all()) and (full is None or not bool(full.any())):
+        return scaled
+    nothing = np.zeros(len(values), dtype=np.bool_)
+    blank = nothing if blank is None else blank
+    full = nothing if full is None else np.asarray(full, dtype=np.bool_)
+    nan = np.isnan(values)
+    outside = ~inside & ~nan & ~blank & ~full
+    for reason, which in (
+        ("nan", nan), ("blank", blank), ("range", outside), ("saturated", full),
+    ):  # fmt: skip
+        count = int(np.count_nonzero(which))
+        if count:
+            blanked[metric.name, reason] += count
+    return np.where(inside & ~blank & ~full, scaled, np.nan)
+
+
+def _blank(metric: Metric, values: FloatArray) -> NDArray[np.bool_] | None:
+    if not bool((values >= _BLANK_SMALLEST).any()):
+        return None
+    blank = (values == _UNSIGNED_BLANK) | (values >= _INT64_BLANK_MIN) & np.isfinite(values)
+    if metric.device == "gpu":
+        blank |= np.isin(values, _GPU_BLANKS)
+    return np.asarray(blank, dtype=np.bool_)
+
+
+def clean_one(metric: Metric, value: float, word: str = "") -> tuple[float | None, str]:
+    """One value as `clean` takes it: in the catalogue's unit, or None and the reason.
+
+    word   as it was printed: digits tell int64's four blanks apart
+    """
+    if value != value:  # noqa: PLR0124 - NaN
+        return None, "nan"
+    if value >= _BLANK_SMALLEST and value != float("inf"):
+        if value >= _INT64_BLANK_MIN:
+            return None, _blank_reason(word)
+        if value == _UNSIGNED_BLANK:
+            return None, "blank"
+        if metric.device == "gpu" and value in _REASON_OF_BLANK:
+            return None, _REASON_OF_BLANK[int(value)]
+    if value == metric.saturates_at:
+        return None, "saturated"
+    scaled = value * metric.scale
+    if not metric.valid_min <= scaled <= metric.valid_max or scaled == float("inf"):
+        return None, "range"
+    return scaled, ""
+
+
+def _blank_reason(word: str) -> str:
+    return _REASON_OF_BLANK.get(int(word), "blank") if word.isdecimal() else "blank"
+
+
+def number(word: bytes) -> float | None:
+    """The number that an exporter printed, None for text."""
+    if b"_" in word:
+        return None  # Python's spelling, nobody else's
+    try:
+        return float(word)
+    except ValueError:
+        return None
