@@ -1,37 +1,24 @@
-"""Puts the rows of one training step together that its nodes send in separate records.
+"""Puts the records of one training step together that its nodes send one by one.
 
-A step is whole when every known rank reported it, or when a step two newer was seen.
+A step is whole when everybody known reported it, or when a step two newer was seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 import numpy as np
 
 from detectors.base import FloatArray, IntArray
-from detectors.columns import full_column
+from detectors.columns import full_column, value_at
 from telemetry.records import StepKind, Steps
 
 WHOLE_JOB = -1  # the rank under which a log speaks for the job as a whole
 NEWER_STEPS = 2
-KNOWN_STEPS = 8  # a rank that is missing from so many judged steps is no longer waited for
+KNOWN_STEPS = 8  # who is missing from so many judged steps is no longer waited for
 PENDING_MAX = 16
-
-
-class Gathering(msgspec.Struct):
-    """Rows of one step so far; the columns are parallel, None missing."""
-
-    step: int
-    at_s: float
-    kind: StepKind
-    ranks: list[int] = []
-    nodes: list[str] = []
-    step_time_s: list[float | None] = []
-    compute_time_s: list[float | None] = []
 
 
 class WholeStep(msgspec.Struct, frozen=True):
@@ -39,7 +26,9 @@ class WholeStep(msgspec.Struct, frozen=True):
 
     began_s         event time at which it began: its first report minus its step time
     step_time_s     median over the ranks, None where no rank said
-    ranks, nodes    parallel; nodes "" where the record named none
+    ranks           shape (ranks,), each once
+    report          shape (ranks,), the place in `nodes` of the record that spoke for the rank
+    nodes           who sent each record, "" where it named no node
     compute_time_s  shape (ranks,), NaN missing
     """
 
@@ -49,109 +38,95 @@ class WholeStep(msgspec.Struct, frozen=True):
     kind: StepKind
     step_time_s: float | None
     ranks: IntArray
+    report: IntArray
     nodes: list[str]
     compute_time_s: FloatArray
 
 
 class Gatherer(msgspec.Struct):
-    """One job's steps under way.
+    """One job's steps under way. A reporter goes by the first rank that its records speak for.
 
-    last      rank -> the last step it reported; what is below it is a restart
+    pending   step -> its records so far, one a reporter
+    last      reporter -> the last step it reported; what is below it is a restart
     judged    the newest step handed on, None before the first
     """
 
-    pending: dict[int, Gathering] = {}
+    pending: dict[int, list[Steps]] = {}
     last: dict[int, int] = {}
     judged: int | None = None
 
-    def restarted(self, parts: Sequence[Part]) -> bool:
-        """Whether a rank of the record went back: the job runs again from a checkpoint."""
-        return any(self._newest(part.ranks, part.step) > part.step for part in parts)
+    def restarted(self, records: Sequence[Steps]) -> bool:
+        """Whether a reporter went back: the job runs again from a checkpoint."""
+        return any(self.last.get(_reporter(one), one.step[0]) > one.step[0] for one in records)
 
-    def add(self, parts: Sequence[Part], steps: Steps) -> list[WholeStep]:
-        """The steps that this record completes, in order; rows of judged steps are too late."""
-        for part in parts:
-            if self._newest(part.ranks, part.step - 1) < part.step:
-                self._put(part, steps)
-            else:
-                for row in part.single_rows():
-                    if self._newest(row.ranks, row.step - 1) < row.step:
-                        self._put(row, steps)
+    def add(self, records: Sequence[Steps]) -> list[WholeStep]:
+        """The steps that records of one step each complete, in order; judged ones are past."""
+        for one in records:
+            reporter, step = _reporter(one), one.step[0]
+            if step <= self.last.get(reporter, step - 1):
+                continue
+            self.last[reporter] = step
+            if self.judged is None or step > self.judged:
+                self.pending.setdefault(step, []).append(one)
         return self._whole()
-
-    def _newest(self, ranks: list[int], otherwise: int) -> int:
-        """The newest step that one of the ranks reported; `otherwise` for those that never did."""
-        return max(map(self.last.get, ranks, repeat(otherwise)))
-
-    def _put(self, part: Part, steps: Steps) -> None:
-        """Rows of ranks that did not report this step before."""
-        self.last.update(dict.fromkeys(part.ranks, part.step))
-        if self.judged is not None and part.step <= self.judged:
-            return
-        one = self.pending.get(part.step)
-        if one is None:
-            one = self.pending[part.step] = Gathering(part.step, steps.at, steps.step_kind)
-        one.ranks += part.ranks
-        one.nodes += [steps.node] * len(part.ranks)
-        one.step_time_s += part.step_time_s
-        one.compute_time_s += part.compute_time_s
 
     def _whole(self) -> list[WholeStep]:
         done: list[WholeStep] = []
         newest = max(self.pending, default=0)
         while self.pending:
             step = min(self.pending)
-            full = len(self.pending[step].ranks) >= len(self.last)
+            full = len(self.pending[step]) >= len(self.last)
             crowded = len(self.pending) > PENDING_MAX
             if not (full or step + NEWER_STEPS <= newest or crowded):
                 break
-            done.append(_closed(self.pending.pop(step)))
+            done.append(_closed(step, self.pending.pop(step)))
             self.judged = step
         if done and self.judged is not None:
             oldest = self.judged - KNOWN_STEPS
-            self.last = {rank: step for rank, step in self.last.items() if step >= oldest}
+            self.last = {who: step for who, step in self.last.items() if step >= oldest}
         return done
 
 
-@dataclass(slots=True)
-class Part:
-    """Rows of one record that speak of the same step; the lists are parallel."""
-
-    step: int
-    ranks: list[int]
-    step_time_s: list[float | None]
-    compute_time_s: list[float | None]
-
-    def single_rows(self) -> Iterator[Part]:
-        """Each row by itself."""
-        rows = zip(self.ranks, self.step_time_s, self.compute_time_s, strict=True)
-        for rank, time_s, compute_s in rows:
-            yield Part(self.step, [rank], [time_s], [compute_s])
-
-
-def parts_of(steps: Steps) -> list[Part]:
-    """The rows that say which step they are of; mostly one part, a step that a node ended."""
-    ranks = steps.ranks or [WHOLE_JOB]
-    rows = len(ranks)
-    times_s = full_column(steps.step_time_s, rows)
-    compute_s = full_column(steps.compute_time_s, rows)
-    if len(steps.step) == 1 and len(set(ranks)) == rows:
-        return [Part(steps.step[0], ranks, times_s, compute_s)]
+def by_step(steps: Steps) -> list[Steps]:
+    """Records of one step each: mostly the record itself. Rows that name no step are left out."""
+    if len(steps.step) == 1:
+        return [steps]
+    rows = len(steps.ranks) or 1
+    times_s, compute_s = steps.step_time_s, steps.compute_time_s
     return [
-        Part(step, [rank], [time_s], [one_s])
-        for step, rank, time_s, one_s in zip(
-            full_column(steps.step, rows), ranks, times_s, compute_s, strict=True
+        msgspec.structs.replace(
+            steps, ranks=steps.ranks[row : row + 1], step=[step],
+            step_time_s=[value_at(times_s, row)], compute_time_s=[value_at(compute_s, row)],
         )
+        for row, step in enumerate(full_column(steps.step, rows))
         if step is not None
-    ]
+    ]  # fmt: skip
 
 
-def _closed(one: Gathering) -> WholeStep:
-    times_s = np.array(one.step_time_s, dtype=np.float64)
+def _reporter(steps: Steps) -> int:
+    return steps.ranks[0] if steps.ranks else WHOLE_JOB
+
+
+def _closed(step: int, records: list[Steps]) -> WholeStep:
+    ranks = [one.ranks or [WHOLE_JOB] for one in records]
+    sizes = list(map(len, ranks))
+    all_ranks = np.array(list(chain.from_iterable(ranks)), dtype=np.int64)
+    _, first = np.unique(all_ranks, return_index=True)
+    once = np.sort(first)  # a rank that two records speak for: the first did
+    times_s = _spread([one.step_time_s for one in records], sizes)[once]
     told_s = times_s[~np.isnan(times_s)]
     step_time_s = float(np.median(told_s)) if told_s.size else None
+    at_s = records[0].at
     return WholeStep(
-        step=one.step, at_s=one.at_s, began_s=one.at_s - (step_time_s or 0.0), kind=one.kind,
-        step_time_s=step_time_s, ranks=np.array(one.ranks, dtype=np.int64), nodes=one.nodes,
-        compute_time_s=np.array(one.compute_time_s, dtype=np.float64),
+        step=step, at_s=at_s, began_s=at_s - (step_time_s or 0.0), kind=records[0].step_kind,
+        step_time_s=step_time_s, ranks=all_ranks[once],
+        report=np.repeat(np.arange(len(records)), sizes)[once],
+        nodes=[one.node for one in records],
+        compute_time_s=_spread([one.compute_time_s for one in records], sizes)[once],
     )  # fmt: skip
+
+
+def _spread(columns: list[list[float | None]], sizes: list[int]) -> FloatArray:
+    """The columns one after the other, each of its size, NaN missing."""
+    full = map(full_column, columns, sizes)
+    return np.array(list(chain.from_iterable(full)), dtype=np.float64)

@@ -45,7 +45,7 @@ class SlowRanks(msgspec.Struct):
             middle = float(np.median(times))
             for place in members[times > settings.rank_ratio * middle].tolist():
                 rank = int(whole.ranks[place])
-                node = view.rank_node(job, rank) or whole.nodes[place]
+                node = view.rank_node(job, rank) or whole.nodes[whole.report[place]]
                 slow[rank] = (float(whole.compute_time_s[place]), middle, node)
         if not stages:
             return []
@@ -94,13 +94,13 @@ def _stages(whole: WholeStep, job: str, view: View) -> list[IntArray]:
     told = np.flatnonzero(~np.isnan(whole.compute_time_s) & (whole.ranks != WHOLE_JOB))
     if told.size < RANKS_MIN:
         return []
-    names = [
-        whole.nodes[place] or view.rank_node(job, rank)
-        for place, rank in zip(told.tolist(), whole.ranks[told].tolist(), strict=True)
-    ]
-    stage_of = {name: _stage(name, whole.at_s, view) for name in dict.fromkeys(names)}
-    stages = np.array([stage_of[name] for name in names], dtype=np.int64)
-    groups = [told[stages == stage] for stage in np.unique(stages).tolist()]
+    stage_of = np.array([_stage(node, whole.at_s, view) for node in whole.nodes], dtype=np.int64)
+    stages = stage_of[whole.report]
+    nameless = np.array([node == "" for node in whole.nodes])[whole.report]
+    for place in told[nameless[told]].tolist():
+        node = view.rank_node(job, int(whole.ranks[place]))
+        stages[place] = _stage(node, whole.at_s, view)
+    groups = [told[stages[told] == stage] for stage in np.unique(stages[told]).tolist()]
     return [group for group in groups if group.size >= RANKS_MIN]
 
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from detectors.base import Quiet, Sighting, View
-from detectors.gather import Gatherer, WholeStep, parts_of
+from detectors.gather import Gatherer, WholeStep, by_step
 from detectors.slow_ranks import SlowRanks
 from telemetry.findings import six_digits
 from telemetry.records import Steps
@@ -112,12 +112,12 @@ class Straggler(Quiet):
         said: list[Sighting] = []
         if len(self._jobs) > self._settings.jobs_max:
             said += self._forget(next(iter(self._jobs)))
-        parts = parts_of(steps)
-        if job.gatherer.restarted(parts):
+        records = by_step(steps)
+        if job.gatherer.restarted(records):
             job.gatherer = Gatherer()
             job.pace.restart()
             said += job.ranks.forget()
-        for whole in job.gatherer.add(parts, steps):
+        for whole in job.gatherer.add(records):
             if whole.kind in ("train", "unknown"):
                 said += job.pace.judge(whole, steps.job, self._settings)
                 said += job.ranks.judge(whole, steps.job, view, self._settings)

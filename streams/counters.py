@@ -33,6 +33,13 @@ class Counters(msgspec.Struct):
         kinds = self.used + self.late + self.duplicate + self.rejected + self.control
         return self.records == kinds
 
+    def span(self, at: float) -> None:
+        """One more event time."""
+        if self.first_at is None or at < self.first_at:
+            self.first_at = at
+        if self.last_at is None or at > self.last_at:
+            self.last_at = at
+
     def reject(self, reason: str) -> None:
         """Count one rejected record, its reason without the numbers in it; reasons are bounded."""
         self.rejected += 1

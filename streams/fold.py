@@ -56,6 +56,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 NOTHING = Said([], [])
+_EDGES = (Begin, End)  # of a piece of history; their times are no measurements
 OnTick = Callable[[Tick], None]
 
 
@@ -101,6 +102,7 @@ class Fold:
     def _configure(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.detectors: Sequence[Detector] = build_detectors(settings)
+        self._readers_of_ticks = [d for d in self.detectors if _reads(d, "on_tick")]
         self._readers_of_events = [d for d in self.detectors if _reads(d, "on_event")]
         self._readers_of_steps = [d for d in self.detectors if _reads(d, "on_steps")]
         self.book = FindingBook(settings.cluster)
@@ -119,7 +121,8 @@ class Fold:
             self.coverage = self.covered()
         findings: list[Finding] = []
         incidents: list[Incident] = []
-        self._move_time(arrived.arrival, isinstance(record, End), findings, incidents)
+        if arrived.arrival > self.now:
+            self._move_time(arrived.arrival, isinstance(record, End), findings, incidents)
         if isinstance(record, Rejected):
             self.counters.reject(record.reason)
         else:
@@ -211,14 +214,11 @@ class Fold:
                 skew = self.skews[record.node] = Skew(self.settings.ticks)
             if not record.spooled:
                 skew.observe(arrival, record.sent_at, record.boot_id)
-            correction = skew.correction_s()
-            if correction != 0.0:
+            if skew.correction_s != 0.0:
                 self.counters.skewed += 1
-                at += correction
-        if not isinstance(record, End | Begin):
-            first, last = self.counters.first_at, self.counters.last_at
-            self.counters.first_at = at if first is None else min(first, at)
-            self.counters.last_at = at if last is None else max(last, at)
+                at += skew.correction_s
+        if not isinstance(record, _EDGES):
+            self.counters.span(at)
         return at
 
     def _heard(self, record: Header, arrival: float) -> None:
@@ -273,8 +273,6 @@ class Fold:
         self, arrival: float, over: bool, findings: list[Finding], incidents: list[Incident]
     ) -> None:
         """`now` moves to `arrival`; where the history is `over`, its silence proves nothing."""
-        if arrival <= self.now:
-            return
         gap_s = arrival - self.now
         self.now = arrival
         if self.beats and gap_s > 3 * self.settings.ticks.beat_s and math.isfinite(gap_s):
@@ -321,9 +319,8 @@ class Fold:
     def _see(self, tick: Tick, findings: list[Finding], incidents: list[Incident]) -> None:
         if self._on_tick is not None:
             self._on_tick(tick)
-        self._hear_all(
-            [d.on_tick(tick, self.inventory, self.now) for d in self.detectors], findings, incidents
-        )
+        said = [d.on_tick(tick, self.inventory, self.now) for d in self._readers_of_ticks]
+        self._hear_all(said, findings, incidents)
 
     def _hear_all(
         self,

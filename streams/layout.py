@@ -12,6 +12,8 @@ from detectors.base import FloatArray
 from telemetry.metrics import Metric
 
 LAYOUTS_MAX = 4_096
+Shape = tuple[tuple[str, tuple[int, ...]], ...]
+"""For each device of a frame its name and the slots of its entities; hashable."""
 
 
 class BadFrame(ValueError):
@@ -44,25 +46,17 @@ class Layouts:
         self._row = {metric.name: row for row, metric in enumerate(metrics)}
         self._known: dict[object, Layout] = {}
 
-    def of(
-        self,
-        metrics: Mapping[str, Sequence[float | None]],
-        slots: Mapping[str, Sequence[int]],
-    ) -> Layout:
-        """The layout for a frame with these metrics, whose entities have these slots by device.
+    def of(self, metrics: Mapping[str, Sequence[float | None]], shape: Shape) -> Layout:
+        """The layout for a frame with these metrics and entities.
 
         Raises BadFrame where a column's length is not that of its device's entities.
         """
-        key = (
-            tuple(metrics),
-            tuple(map(len, metrics.values())),
-            tuple((device, tuple(order)) for device, order in slots.items()),
-        )
+        key = (tuple(metrics), tuple(map(len, metrics.values())), shape)
         layout = self._known.get(key)
         if layout is None:
             if len(self._known) >= LAYOUTS_MAX:
                 self._known.clear()
-            layout = self._known[key] = self._make(metrics, slots)
+            layout = self._known[key] = self._make(metrics, dict(shape))
         return layout
 
     def _make(

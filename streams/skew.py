@@ -14,14 +14,15 @@ class Skew:
     the past is forgotten. Spooled records are merely delayed and never come here.
     """
 
-    __slots__ = ("boot_id", "buckets", "disagreed", "least", "rules")
+    __slots__ = ("boot_id", "buckets", "correction_s", "disagreed", "least", "rules")
 
     def __init__(self, rules: TickSettings) -> None:
         self.rules = rules
         self.boot_id = ""
         self.buckets: list[tuple[int, float]] = []  # (bucket number, least delay in it)
         self.disagreed = 0
-        self.least = 0.0  # of the buckets, kept because every record asks for it
+        self.least = 0.0  # of the buckets; it and what follows are kept for speed alone
+        self.correction_s = 0.0  # to add to the node's times: 0 within the limit
 
     def observe(self, arrival: float, sent_at: float, boot_id: str) -> None:
         """Take one record that was sent when it was made."""
@@ -41,7 +42,7 @@ class Skew:
         if self.buckets and self.buckets[-1][0] == number:
             if delay < self.buckets[-1][1]:
                 self.buckets[-1] = (number, delay)
-                self.least = min(self.least, delay)
+                self._correct(min(self.least, delay))
             return
         oldest = number - BUCKETS
         self.restore([*(b for b in self.buckets if b[0] > oldest), (number, delay)])
@@ -49,12 +50,12 @@ class Skew:
     def restore(self, buckets: list[tuple[int, float]]) -> None:
         """Go on from these buckets."""
         self.buckets = buckets
-        self.least = min((delay for _, delay in buckets), default=0.0)
+        self._correct(min((delay for _, delay in buckets), default=0.0))
 
     def _forget(self) -> None:
         self.restore([])
         self.disagreed = 0
 
-    def correction_s(self) -> float:
-        """What to add to the node's times; 0 unless the clock is off by more than the limit."""
-        return self.least if abs(self.least) > self.rules.skew_min_s else 0.0
+    def _correct(self, least: float) -> None:
+        self.least = least
+        self.correction_s = least if abs(least) > self.rules.skew_min_s else 0.0

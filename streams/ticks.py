@@ -25,7 +25,7 @@ from detectors.kernels import (
     group_moments,
     worst_entity,
 )
-from streams.layout import BadFrame, Layouts, flat_values
+from streams.layout import BadFrame, Layouts, Shape, flat_values
 from streams.windows import Windows
 from telemetry.metrics import CATALOGUE, Metric
 from telemetry.records import Frame
@@ -50,7 +50,7 @@ class Pair:
     """One node's frames of this source: its phase, and the slots of its entities."""
 
     __slots__ = (
-        "entities", "heard", "phase", "raw_entities", "slots", "started_at", "strikes",
+        "entities", "heard", "phase", "raw_entities", "shape", "started_at", "strikes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Pair:
         self.started_at = math.nan
         self.raw_entities: dict[str, list[str]] = {}  # as the newest frame named them
         self.entities: dict[str, list[str]] = {}  # device -> names in slot order
-        self.slots: dict[str, list[int]] = {}  # device -> slot of each of raw_entities
+        self.shape: Shape = ()  # device and the slot of each of raw_entities
 
     def index(self, at: float, interval_s: float, started_at: float) -> int:
         """The tick of a frame at `at`; learns the phase, and learns it anew when it moved."""
@@ -82,9 +82,7 @@ class Pair:
 
     def name(self, entities: dict[str, list[str]], entities_max: int) -> None:
         """Give each entity its slot; a known one keeps it, whatever its place in the frame."""
-        if entities == self.raw_entities:
-            return
-        slots = {}
+        shape = []
         for device, names in entities.items():
             if len(set(names)) != len(names):
                 raise BadFrame(f"an entity of {device} is named twice")
@@ -94,9 +92,9 @@ class Pair:
                     if len(known) >= entities_max:
                         raise BadFrame(f"more than {entities_max} entities of {device}")
                     known.append(name)
-            slots[device] = [known.index(name) for name in names]
+            shape.append((device, tuple(map(known.index, names))))
         self.raw_entities = entities
-        self.slots = slots
+        self.shape = tuple(shape)
 
 
 class OpenTick:
@@ -139,6 +137,7 @@ class SourceTicks:
         rules = settings.ticks
         self.source = source
         self.interval_s = interval_s
+        self._ahead_s = max(AHEAD_S, 2 * interval_s)
         self.lateness_s = rules.lateness_intervals * interval_s
         self.metrics = metrics_of(source)
         self._active = active
@@ -186,12 +185,13 @@ class SourceTicks:
         if slot is None:
             slot = self.join(frame.node)
         pair = self.pairs[slot]
-        pair.name(frame.entities, self._rules.entities_max)
-        self._widen(max(map(len, pair.entities.values()), default=0))
-        layout = self.layouts.of(frame.metrics, pair.slots)
+        if frame.entities != pair.raw_entities:
+            pair.name(frame.entities, self._rules.entities_max)
+            self._widen(max(map(len, pair.entities.values()), default=0))
+        layout = self.layouts.of(frame.metrics, pair.shape)
         values = flat_values(frame.metrics, layout)
         index = pair.index(at, self.interval_s, frame.started_at)
-        if at > now + max(AHEAD_S, 2 * self.interval_s):
+        if at > now + self._ahead_s:
             raise BadFrame(f"its time lies {at - now:.0f} s ahead of the log")
         if self.next is None:
             self.next = index
@@ -208,7 +208,7 @@ class SourceTicks:
             tick.seen[slot] = True
             if index == self.focus and self.expected[slot]:
                 self.remaining -= 1
-        tick.raw[slot, layout.columns] = values
+        tick.raw[slot][layout.columns] = values
         tick.at[slot] = at
         pair.heard = max(pair.heard, index)
         return True, None
