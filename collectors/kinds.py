@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from collectors.slurm import read_slurm
+
 Reader = Callable[[str, Iterable[bytes]], Iterator[dict[str, Any]]]
 
-KINDS: dict[str, Reader] = {}
+KINDS: dict[str, Reader] = {
+    "slurm": read_slurm,
+}
