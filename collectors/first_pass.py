@@ -13,10 +13,11 @@ import msgspec
 
 from collectors import files, layout, megatron
 from collectors.frames import TRAINING
+from collectors.gauge_runs import GaugeRuns
 from collectors.kernel_log import LINE_BYTES_MAX, parse_line
 from collectors.names import NodeNames
 from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run
-from collectors.series import Series
+from collectors.series import XID_METRICS, Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
 from telemetry.codec import AT_MAX_S, AT_MIN_S
@@ -26,6 +27,7 @@ from telemetry.records import Allocation, Rejected, Steps
 NOTES_MAX = 200
 BLANKED_SAID = 5
 SAID_MAX = 1_000_000  # steps remembered to tell repeats
+LAST_XID = "gpu_last_xid_code"
 JOB_LABELS = ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job")
 
 Progress = Callable[[int, int], None]
@@ -83,6 +85,7 @@ class FirstPass:
         self._jobs = [job.id for job in listing.jobs] if listing is not None else []
         self._places: dict[Series, tuple[Target, Column] | None] = {}
         self._said: set[tuple[str, int, float]] = set()  # job, step, time
+        self._xids = GaugeRuns()
 
     def run(self) -> None:
         """Read all files, in the order of their names."""
@@ -92,6 +95,8 @@ class FirstPass:
             self._training(file)
         for file in layout.metric_files(self._path):
             self._metrics(file)
+        for event in self._xids.events():
+            self._put.store.add(event)
         self._put.spill.flush()
         self._put.store.flush()
         self._put.store.sort()
@@ -178,6 +183,14 @@ class FirstPass:
                 self._places.clear()
             self._places[found.series] = self._place(found.series)
         place = self._places[found.series]
+        if place is not None and found.series.metric is not None:
+            node = place[0].node
+            if found.series.metric.name in XID_METRICS:
+                self._xids.add(node, found.series, found.times, found.values)
+                if not found.series.entity or found.series.metric.name != LAST_XID:
+                    return  # a count has one series a code: no column of a frame
+            elif found.series.metric.device == "gpu":
+                self._xids.heard(node, float(found.times[0]))
         if place is not None and not self._put.spill.add(*place, found.times, found.values):
             self._put.note(f"series beyond {TARGETS_MAX} sources of nodes, or {COLUMNS_MAX} of one"
                            " source, were left out")  # fmt: skip

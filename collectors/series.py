@@ -5,6 +5,7 @@ Pure; shared by the reader of dumps with time stamps and the reader of a scrape.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -55,7 +56,7 @@ _REASON_OF_BLANK = {
 
 # Name, labels and the space after them. Possessive, so a hostile line costs its length once.
 SERIES = re.compile(
-    rb'([A-Za-z_:][A-Za-z0-9_:]*+)[ \t]*+(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\})?+[ \t]++'
+    rb'([A-Za-z_:][A-Za-z0-9_:]*+)(?:[ \t]*+\{((?:[^"}]|"(?:[^"\\]|\\.)*+")*+)\})?+[ \t]++'
 )
 _LABEL = re.compile(
     rb'[\s,]*+([A-Za-z_][A-Za-z0-9_]*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"\s*+', re.DOTALL
@@ -112,22 +113,29 @@ def read_series(name: str, text: bytes) -> Series | str | None:
         return "labels cannot be read"
     if metric is None:
         return Series(None, column, "", labels)
-    return owned(metric, name, labels)
+    entity = entity_of(metric, name, owner_of(labels, metric.device))
+    if entity is None:
+        return None
+    return unattributed(metric, entity) or Series(metric, "", entity, labels)
 
 
-def owned(metric: Metric, name: str, labels: dict[str, str]) -> Series | str | None:
-    """A catalogue metric's series; None where its device is of another class than the metric's."""
-    if metric.device == "node":
-        return Series(metric, "", "node", labels)
-    owner = owner_of(labels, metric.device)
+def entity_of(metric: Metric, name: str, owner: Owner) -> str | None:
+    """The entity of a metric under an exporter's `name`; None where its owner is another device.
+
+    The same field of an NvSwitch or of CPU 0 is not GPU 0's.
+    """
     if owner.device not in (metric.device, ""):
-        return None  # the same field of an NvSwitch or a CPU
-    entity = owner.entity
-    if metric.device == "nic" and entity and name not in BY_SOURCE_NAME:
+        return None
+    if metric.device == "nic" and owner.entity and name not in BY_SOURCE_NAME:
         part = numbered(name)
-        entity = f"{entity}/{part}" if part else entity
+        return f"{owner.entity}/{part}" if part else owner.entity
+    return owner.entity
+
+
+def unattributed(metric: Metric, entity: str) -> str:
+    """Why a value without an owner cannot be used, "" where it can."""
     if entity or metric.name in XID_METRICS:
-        return Series(metric, "", entity, labels)
+        return ""
     return f"no label names the {metric.device}"
 
 
@@ -153,6 +161,8 @@ def owner_of(labels: Mapping[str, str], device: str = "") -> Owner:
     device   the class that the metric is of, "" where unknown: only then labels such as `device`,
              which NICs, disks and GPUs share, decide the class
     """
+    if device == "node":
+        return Owner("node", "node")
     if device == "nic":
         return Owner("nic", _port(labels))
     gpu = _gpu(labels)
@@ -252,14 +262,14 @@ def _blank(metric: Metric, values: FloatArray) -> NDArray[np.bool_] | None:
     return np.asarray(blank, dtype=np.bool_)
 
 
-def clean_one(metric: Metric, value: float, word: str = "") -> tuple[float | None, str]:
+def clean_one(metric: Metric, value: float, word: bytes = b"") -> tuple[float | None, str]:
     """One value as `clean` takes it: in the catalogue's unit, or None and the reason.
 
     word   as it was printed: digits tell int64's four blanks apart
     """
-    if value != value:  # noqa: PLR0124 - NaN
+    if math.isnan(value):
         return None, "nan"
-    if value >= _BLANK_SMALLEST and value != float("inf"):
+    if value >= _BLANK_SMALLEST and value != math.inf:
         if value >= _INT64_BLANK_MIN:
             return None, _blank_reason(word)
         if value == _UNSIGNED_BLANK:
@@ -269,13 +279,15 @@ def clean_one(metric: Metric, value: float, word: str = "") -> tuple[float | Non
     if value == metric.saturates_at:
         return None, "saturated"
     scaled = value * metric.scale
-    if not metric.valid_min <= scaled <= metric.valid_max or scaled == float("inf"):
-        return None, "range"
+    if not metric.valid_min <= scaled <= metric.valid_max or scaled == math.inf:
+        return None, "not supported" if value == 0.0 else "range"
     return scaled, ""
 
 
-def _blank_reason(word: str) -> str:
-    return _REASON_OF_BLANK.get(int(word), "blank") if word.isdecimal() else "blank"
+def _blank_reason(word: bytes) -> str:
+    bare = word.strip()
+    digits = len(bare) < 20 and bare.isdigit()
+    return _REASON_OF_BLANK.get(int(bare), "blank") if digits else "blank"
 
 
 def number(word: bytes) -> float | None:

@@ -22,6 +22,8 @@ from telemetry.xids import XidRow, lookup
 APPLICATION_XIDS = frozenset({13, 31, 43, 45})
 TIMES_MAX = 16  # link-down times kept of one port
 LINE_MAX = 512  # characters of the original line in a finding's text
+KERNEL = "kernel"
+SAME_EVENT_S = 60.0  # an exporter that tells a kernel's event within this tells nothing new
 
 _CAUSE_OF_CLASS: dict[str, Cause] = {
     "app": "user_code", "app_driver": "unknown", "driver": "site_software",
@@ -55,6 +57,7 @@ class CriticalState(msgspec.Struct):
 
     conditions: list[Condition]
     repeats: list[tuple[str, str, int, list[float]]]
+    logged: list[tuple[str, str, int | None, float]] = []
 
 
 class Critical(Quiet):
@@ -68,6 +71,7 @@ class Critical(Quiet):
         self._flap_window_s = settings.policy.network_window_s
         self._conditions: dict[tuple[str, str, str, str], Condition] = {}
         self._repeats: dict[tuple[str, str, int], list[float]] = {}
+        self._logged: dict[tuple[str, str, int | None], float] = {}  # what a kernel said, and when
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """Classify one event; lines that are only news say nothing."""
@@ -76,6 +80,9 @@ class Critical(Quiet):
             return self._heard(_process(event, job), now_s)
         if event.type == "nic" and event.class_ == "link_down":
             return self._flap(event.node, event.entity, "link_down_event", event.at, job, now_s)
+        if event.source != KERNEL:
+            return self._second_hand(event, job, now_s)
+        self._log(event)
         if event.type == "xid" and event.code is not None:
             row = lookup(event.code)
             said = self._heard(_xid(event, event.code, row, job), now_s)
@@ -83,6 +90,30 @@ class Critical(Quiet):
         if event.severity == "info":
             return ()
         return self._heard(_kernel(event, job), now_s)
+
+    def _second_hand(self, event: Event, job: str, now_s: float) -> list[Sighting]:
+        """What only an exporter says is a warning: its gauges are late, stick and overwrite.
+
+        Where the kernel said the same, its line has the whole effect and this has none.
+        """
+        logged_s = self._logged.get((event.node, event.type, event.code))
+        if logged_s is not None and abs(event.at - logged_s) <= SAME_EVENT_S:
+            return []
+        if event.type == "xid" and event.code is not None:
+            seen = _xid(event, event.code, lookup(event.code), job)
+        else:
+            seen = _kernel(event, job)
+        severity: Severity = "info" if event.severity == "info" else "warning"
+        return self._heard(
+            replace(seen, role="evidence", severity=severity, certain=False), now_s
+        )  # fmt: skip
+
+    def _log(self, event: Event) -> None:
+        key = (event.node, event.type, event.code)
+        self._logged.pop(key, None)
+        self._logged[key] = event.at
+        if len(self._logged) > self._settings.conditions_max:
+            del self._logged[next(iter(self._logged))]
 
     def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
         """Each tick in which a port's link-down counter rose is one flap."""
@@ -169,7 +200,8 @@ class Critical(Quiet):
     def snapshot(self) -> Any:
         """Open conditions and the times of repeated Xids."""
         repeats = [(*key, times) for key, times in self._repeats.items()]
-        return msgspec.to_builtins(CriticalState(list(self._conditions.values()), repeats))
+        logged = [(*key, at_s) for key, at_s in self._logged.items()]
+        return msgspec.to_builtins(CriticalState(list(self._conditions.values()), repeats, logged))
 
     def restore(self, state: Any) -> None:
         """Resume from `snapshot()`."""
@@ -178,6 +210,7 @@ class Critical(Quiet):
             (c.seen.node, c.seen.entity, c.seen.metric, c.seen.job): c for c in kept.conditions
         }
         self._repeats = {(node, entity, code): t for node, entity, code, t in kept.repeats}
+        self._logged = {(node, type_, code): at_s for node, type_, code, at_s in kept.logged}
 
 
 def _base(event: Event, metric: str, job: str, text: str) -> Sighting:

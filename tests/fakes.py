@@ -69,10 +69,11 @@ def event(
     entity: str = "",
     class_: str = "",
     job: str = "",
+    source: str = "kernel",
 ) -> Event:
     """One kernel line or process failure."""
     return Event(
-        at=at, node=node, source="kernel", started_at=0.0, seq=0, type=type_, text=text,
+        at=at, node=node, source=source, started_at=0.0, seq=0, type=type_, text=text,
         severity=severity, code=code, entity=entity, class_=class_, job=job,
     )  # fmt: skip
 

@@ -159,6 +159,51 @@ def test_repeat_counts_are_bounded() -> None:
     assert [] == [seen for seen in xid(detector, 74, 60.0) if seen.role == "fault"]
 
 
+def exporter_says(detector: Critical, code: int, at: float) -> list[Sighting]:
+    said = event("xid", at, code=code, entity="gpu:GPU-1", source="exporter")
+    return list(detector.on_event(said, VIEW, at))
+
+
+def test_a9_an_xid_that_only_an_exporter_says_is_a_warning_and_isolates_nobody() -> None:
+    (seen,) = exporter_says(critical(), 94, 100.0)
+    assert ("evidence", "warning", False) == (seen.role, seen.severity, seen.certain)
+
+    (worst,) = exporter_says(critical(), 79, 100.0)
+    assert ("evidence", "warning", False) == (worst.role, worst.severity, worst.certain)
+
+
+@pytest.mark.parametrize(("at", "told"), [(41.0, 0), (159.0, 0), (161.0, 1)])
+def test_a9_an_exporter_that_repeats_the_kernel_within_a_minute_tells_nothing_new(
+    at: float, told: int
+) -> None:
+    detector = critical()
+    (kernel,) = xid(detector, 79, 100.0)
+
+    assert kernel.certain
+    assert told == len(exporter_says(detector, 79, at))
+
+
+def test_a9_the_kernel_s_word_after_the_exporter_s_has_its_whole_effect() -> None:
+    detector = critical()
+    exporter_says(detector, 79, 100.0)
+
+    (kernel,) = xid(detector, 79, 110.0)
+    assert (True, "fault") == (kernel.certain, kernel.role)
+
+
+def test_what_the_exporter_repeats_does_not_count_as_a_repeat() -> None:
+    detector = critical()
+    said = [seen for i in range(6) for seen in exporter_says(detector, 74, 100.0 * i)]
+    assert ["evidence"] * 6 == [seen.role for seen in said]
+
+
+def test_a_restart_does_not_forget_what_the_kernel_said() -> None:
+    before, after = critical(), critical()
+    xid(before, 79, 100.0)
+    after.restore(before.snapshot())
+    assert [] == exporter_says(after, 79, 120.0)
+
+
 def test_a_restart_between_two_events_changes_nothing() -> None:
     straight, cut, resumed = critical(), critical(), critical()
     for detector in (straight, cut):

@@ -1,0 +1,82 @@
+"""The Xid gauges of a dump, which comes series by series, into the order that the fold reads. Pure.
+
+Kept is only where a gauge changed or was absent for a while: a few numbers a series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.gauge_events import Form, GaugeEvents, Reading
+from collectors.series import FloatArray, Series
+from telemetry.records import Event
+
+READINGS_MAX = 1_000_000
+GAP_INTERVALS = 2.5
+
+_FORM: dict[str, Form] = {
+    "gpu_last_xid_code": "last",
+    "gpu_xid_window_events": "window",
+    "gpu_xid_events_total": "total",
+}
+
+
+class GaugeRuns:
+    """Add runs in any order, then ask once for the events.
+
+    dropped   readings beyond `READINGS_MAX`
+    """
+
+    def __init__(self) -> None:
+        self._readings: list[Reading] = []
+        self._starts: dict[str, float] = {}
+        self.dropped = 0
+
+    def heard(self, node: str, at_s: float) -> None:
+        """The node's exporter answered at `at_s`."""
+        self._starts[node] = min(at_s, self._starts.get(node, at_s))
+
+    def add(self, node: str, series: Series, times: FloatArray, values: FloatArray) -> None:
+        """A run of one Xid gauge: times rising, NaN where there was no value."""
+        assert series.metric is not None
+        self.heard(node, float(times[0]))
+        form, code = _FORM[series.metric.name], xid_label(series.labels)
+        there = ~np.isnan(values)
+        times, values = times[there], values[there]
+        for at in _turns(times, values).tolist():
+            if len(self._readings) >= READINGS_MAX:
+                self.dropped += 1
+                continue
+            self._readings.append(
+                Reading(node, series.entity, form, float(times[at]), float(values[at]), code)
+            )
+
+    def events(self) -> Iterator[Event]:
+        """All that happened, node by node in the order of time."""
+        fold = GaugeEvents()
+        self._readings.sort(key=lambda r: (r.node, r.at_s, r.form, r.instance, r.code))
+        for r in self._readings:
+            first = r.at_s <= self._starts[r.node]
+            yield from fold.read(
+                Reading(r.node, r.instance, r.form, r.at_s, r.value, r.code, first)
+            )
+
+
+def xid_label(labels: dict[str, str]) -> int:
+    """The code of a count's series, 0 where no label tells it."""
+    word = labels.get("xid", "") or labels.get("err_code", "")
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= 4 else 0
+
+
+def _turns(times: FloatArray, values: FloatArray) -> NDArray[np.int64]:
+    """Where to look: the first and last, each change, and both sides of each gap."""
+    if len(times) < 2:
+        return np.arange(len(times), dtype=np.int64)
+    steps = np.diff(times)
+    gaps = np.flatnonzero(steps > GAP_INTERVALS * float(np.median(steps)))
+    changes = np.flatnonzero(np.diff(values) != 0.0)
+    ends = np.array([0, len(times) - 1])
+    return np.unique(np.concatenate((ends, gaps, gaps + 1, changes + 1))).astype(np.int64)
