@@ -12,12 +12,18 @@ NODE_LABELS = ("Hostname", "node", "nodename", "instance")
 class NodeNames:
     """The names that are known, short or fully qualified.
 
-    allocated   as `jobs.json` has them; without it, empty
+    allocated   as the scheduler has them; where it says nothing, empty
     logged      of nodes with a kernel log
+    aliases     other name -> allocated name: addresses, host names below the scheduler's name
     """
 
-    def __init__(self, allocated: Iterable[str], logged: Iterable[str]) -> None:
-        self._allocated = _spellings(allocated)
+    def __init__(
+        self, allocated: Iterable[str], logged: Iterable[str],
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        names = list(allocated)
+        other = {alias.lower(): name for alias, name in (aliases or {}).items() if name in names}
+        self._allocated = other | _spellings(names)
         self._logged = _spellings(self._known(name) or name for name in sorted(logged))
 
     def of_labels(self, labels: Mapping[str, str]) -> str | None:
@@ -42,15 +48,17 @@ class NodeNames:
 
 def _spellings(names: Iterable[str]) -> dict[str, str]:
     """Each name under itself and, where only one node claims it, under its short form."""
-    whole = {name: name for name in names}
+    whole = {name.lower(): name for name in names}
     short: dict[str, str | None] = {}
     for name in sorted(whole):
         bare = name.partition(".")[0]
-        short[bare] = name if bare not in short else None
+        short[bare] = whole[name] if bare not in short else None
     return {bare: name for bare, name in short.items() if name is not None} | whole
 
 
-def _find(known: Mapping[str, str], name: str) -> str | None:
+def _find(known: Mapping[str, str], said: str) -> str | None:
+    """In any case, with or without its domain or the dot at its end."""
+    name = said.lower().removesuffix(".")
     exact = known.get(name)
     if exact is not None or _is_address(name):
         return exact
