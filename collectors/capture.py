@@ -10,16 +10,21 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from collectors.allocations import Allocated, changes, joined, read_allocated, undated
+from collectors.files import pieces
 from collectors.first_pass import FirstPass, Progress, Put
+from collectors.flat import Flat
 from collectors.frames import TRAINING, FrameMaker, StepMaker
 from collectors.jobs import read_jobs
-from collectors.layout import REMEDY, capture_size, data_files, is_capture
+from collectors.layout import REMEDY, alloc_files, capture_size, data_files, is_capture
+from collectors.slurm import read_objects
 from collectors.spill import Block, Column, Target
 from collectors.store import Order
 from telemetry.errors import InputError
@@ -153,7 +158,7 @@ def open_capture(
     on_progress  told bytes done and bytes in all
     raises       InputError, one line with the file and the remedy
     """
-    if not path.is_dir():
+    if not path.exists():
         raise InputError(f"{path}: no such directory; {REMEDY}")
     if not data_files(path):
         raise InputError(f"{path}: holds no file of a capture; {REMEDY}")
@@ -174,9 +179,19 @@ def _opened(
     if not about.cluster:
         put.note(f'no cluster named in capture.json: it is called "{SOURCE}"')
     listing = _listing(path / "jobs.json")
-    FirstPass(path, listing, zone, put, on_progress).run()
-    if put.spill.span() is None and put.store.span() is None:
+    said = _allocated(path, zone, put)
+    FirstPass(
+        path, joined(listing, said, 0.0), zone, put, on_progress, said.aliases
+    ).run()  # fmt: skip
+    ends = [*(put.spill.span() or ()), *(put.store.span() or ())]
+    if not ends:
         raise InputError(f"{path}: nothing in its files was recognised; {REMEDY}")
+    listing = joined(listing, said, min(ends))
+    if listing is not None:
+        for change in changes(said, listing, min(ends), max(ends)):
+            put.store.add(change)
+        put.store.flush()
+        put.store.sort()
     intervals = {**settings.ticks.interval_s, **put.spill.intervals()}
     intervals.pop(TRAINING, None)
     fitted = msgspec.structs.replace(
@@ -224,6 +239,30 @@ def _about(path: Path) -> _About:
 
 def _listing(path: Path) -> Allocation | None:
     return read_jobs(_whole(path), str(path), 0.0) if path.is_file() else None
+
+
+def _allocated(path: Path, zone: tzinfo, put: Put) -> Allocated:
+    """What `alloc/*` says; notes of what is not whole or not dated."""
+
+    def objects() -> Iterator[Flat]:
+        for file in alloc_files(path):
+            name = file.relative_to(path).as_posix()
+            cut = partial(_cut, put, name)
+            yield from read_objects(name, pieces(file, cut, lambda _: None), zone)
+
+    said = read_allocated(objects())
+    for refused in said.rejected:
+        put.store.add(refused)
+    for text in said.partial:
+        put.note(f"a listing is not whole, what it lacks is not gone: {text}")
+    count = undated(said)
+    if count:
+        put.note(f"{count} nodes are out in a listing that does not say since when: left open")
+    return said
+
+
+def _cut(put: Put, name: str, why: str) -> None:
+    put.torn.append(f"{name}: {why}")
 
 
 def _whole(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from pathlib import Path
@@ -17,6 +17,7 @@ from collectors.gauge_runs import GaugeRuns
 from collectors.kernel_log import LINE_BYTES_MAX, parse_line
 from collectors.names import NodeNames
 from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run
+from collectors.prometheus_api import metric_lines
 from collectors.series import XID_METRICS, Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
@@ -70,7 +71,7 @@ class FirstPass:
 
     def __init__(
         self, path: Path, listing: Allocation | None, zone: tzinfo, put: Put,
-        on_progress: Progress | None,
+        on_progress: Progress | None, aliases: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self._path = path
         self._zone = zone
@@ -81,6 +82,7 @@ class FirstPass:
         self._names = NodeNames(
             [node.name for node in listing.nodes] if listing is not None else [],
             [layout.stem(file) for file in layout.kernel_files(path)],
+            aliases,
         )
         self._jobs = [job.id for job in listing.jobs] if listing is not None else []
         self._places: dict[Series, tuple[Target, Column] | None] = {}
@@ -165,7 +167,10 @@ class FirstPass:
     def _metrics(self, file: Path) -> None:
         parser = OpenMetricsParser(self._name(file))
         cut: list[str] = []
-        for piece in self._pieces(file, cut):
+        for piece in metric_lines(self._pieces(file, cut), self._name(file)):
+            if isinstance(piece, Rejected):
+                self._sample(piece)
+                continue
             for found in parser.feed(piece):
                 self._sample(found)
         for found in parser.finish(whole=not cut):
@@ -240,7 +245,7 @@ class FirstPass:
             self._on_progress(self._done, self._total)
 
     def _name(self, file: Path) -> str:
-        return file.relative_to(self._path).as_posix()
+        return file.name if file == self._path else file.relative_to(self._path).as_posix()
 
 
 def _clock(path: Path) -> float | None:

@@ -8,11 +8,15 @@ REMEDY = (
     "a capture holds metrics/*.om[.gz], kernel/<node>.log[.gz], training/<job>/*.log[.gz],"
     " jobs.json"
 )
+FOLDERS = ("metrics", "kernel", "training")
+ABOUT = ("jobs.json", "capture.json", "truth.json")
+METRIC_SUFFIXES = (".om", ".json")  # OpenMetrics, answers of Prometheus' API
+ALLOC_SUFFIXES = (".json", ".txt", ".yaml")
 
 
 def is_capture(path: Path) -> bool:
     """Whether a directory looks like a capture."""
-    return any((path / name).is_dir() for name in ("metrics", "kernel", "training")) or any(
+    return any((path / name).is_dir() for name in FOLDERS) or any(
         (path / name).is_file() for name in ("jobs.json", "capture.json")
     )
 
@@ -28,8 +32,20 @@ def data_files(path: Path) -> list[Path]:
 
 
 def metric_files(path: Path) -> list[Path]:
-    """OpenMetrics dumps, sorted by name."""
-    return _named(path / "metrics", ".om")
+    """Dumps and answers of Prometheus, sorted by name.
+
+    `path` may also be one such file, or a directory that holds them and no folder of a capture.
+    """
+    if path.is_file():
+        return [path]
+    if any((path / name).is_dir() for name in FOLDERS):
+        return _named(path / "metrics", *METRIC_SUFFIXES)
+    return [file for file in _named(path, *METRIC_SUFFIXES) if file.name not in ABOUT]
+
+
+def alloc_files(path: Path) -> list[Path]:
+    """What schedulers printed, `alloc/*`, sorted by name."""
+    return _named(path / "alloc", *ALLOC_SUFFIXES)
 
 
 def kernel_files(path: Path) -> list[Path]:
@@ -51,8 +67,8 @@ def stem(file: Path) -> str:
     return file.name.removesuffix(".gz").removesuffix(".log")
 
 
-def _named(folder: Path, suffix: str) -> list[Path]:
+def _named(folder: Path, *suffixes: str) -> list[Path]:
     if not folder.is_dir():
         return []
-    ends = (suffix, f"{suffix}.gz")
+    ends = (*suffixes, *(f"{suffix}.gz" for suffix in suffixes))
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith(ends))

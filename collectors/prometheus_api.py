@@ -59,11 +59,26 @@ def is_answer(first: bytes) -> bool:
     return _STARTS.match(first) is not None
 
 
+def metric_lines(pieces: Iterator[bytes], place: str) -> Iterator[bytes | Rejected]:
+    """A file of a capture's metrics as OpenMetrics text, whichever of both it holds."""
+    first = next(pieces, b"")
+    if not is_answer(first):
+        yield first
+        yield from pieces
+        return
+    data, size = [first], len(first)
+    for piece in pieces:
+        size += len(piece)
+        if size <= BYTES_MAX:
+            data.append(piece)
+    if size > BYTES_MAX:
+        why = f"more than {BYTES_MAX >> 20} MB of JSON: query less at a time"
+        yield rejected(why, data[0][:400], place)
+    yield from read_answers(b"".join(data), place)
+
+
 def read_answers(data: bytes, place: str) -> Iterator[bytes | Rejected]:
     """Lines "name{labels} value time", a piece a series, and what could not be read."""
-    if len(data) > BYTES_MAX:
-        yield rejected(f"an answer of more than {BYTES_MAX >> 20} MB", data[:400], place)
-        return
     try:
         answer = _ANSWER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from telemetry.records import KIND_ORDER, Event, Record, Rejected, Steps
+from telemetry.records import KIND_ORDER, Allocation, Event, Record, Rejected, Steps
 
 DATED_MAX = 2_000_000  # their order stays in memory, about 150 bytes each
 
@@ -39,7 +39,7 @@ class RecordStore:
         )
         self.dropped = 0
 
-    def add(self, record: Event | Steps | Rejected) -> None:
+    def add(self, record: Event | Steps | Allocation | Rejected) -> None:
         """Keep it; what has no time is handed out before all else."""
         if record.at is not None and len(self._dated) >= DATED_MAX:
             self.dropped += 1
@@ -88,7 +88,7 @@ class RecordStore:
         return self._decoder.decode(os.pread(self._file, length, offset))
 
 
-def _order(record: Event | Steps | Rejected, at_s: float, position: int) -> Order:
+def _order(record: Event | Steps | Allocation | Rejected, at_s: float, position: int) -> Order:
     if isinstance(record, Rejected):
         return at_s, KIND_ORDER[Event], "", "", position
     return at_s, KIND_ORDER[type(record)], record.node, record.source, position
