@@ -7,7 +7,7 @@ windows; a detector's own state is small, bounded and can be saved.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,7 +77,8 @@ class Tick:
     at_s       event time of the tick's start
     nodes      node names, sorted; the column order of every array here
     group      shape (nodes,), the peer group of each node at this tick, -1 for none
-    metrics    the judged metrics, the row order
+    metrics    the judged metrics that the site's frames carry, the row order; may grow between
+               ticks, as `nodes` may, so state over ticks is kept by name
     worst      shape (ticks, metrics, nodes) of the last `keep` ticks, oldest first, this tick last:
                the worst entity in the bad direction, counters as rates per second, NaN missing
     flags      shape (ticks, metrics, nodes) beside it: 0 missing, 1 normal, 2 abnormal;
@@ -88,6 +89,9 @@ class Tick:
     entities   node -> device class -> entity names
     partial    a late frame judged alone, `nodes` is that one node and the window ends at its own
                tick: nothing may be concluded about nodes that are not in it
+    watched_metrics  the source's other metrics (states, masks, context), the row order of
+    watched    shape (watched, nodes, entities), this tick's values, counters as rates per second,
+               NaN missing; entity columns as in `entities`, wider than most nodes need
     """
 
     source: str
@@ -104,6 +108,8 @@ class Tick:
     entity: IntArray
     entities: Mapping[str, Mapping[str, Sequence[str]]]
     partial: bool = False
+    watched_metrics: tuple[Metric, ...] = ()
+    watched: FloatArray = field(default_factory=lambda: np.empty((0, 0, 0)))
 
     def entity_name(self, row: int, column: int) -> str:
         """The worst entity's subject name, "" for whole-node metrics."""

@@ -120,7 +120,7 @@ class Exhibits:
 
     def _copy(self, key: str, metric: str, node: str, entity: str, fold: Fold) -> bool:
         for source in fold.sources.values():
-            row = next((i for i, m in enumerate(source.metrics) if m.name == metric), None)
+            row = next((i for i, m in enumerate(source.rows.judged) if m.name == metric), None)
             newest = source.windows.newest
             if row is None or newest is None or node not in source.slot:
                 continue

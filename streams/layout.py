@@ -46,6 +46,10 @@ class Layouts:
         self._row = {metric.name: row for row, metric in enumerate(metrics)}
         self._known: dict[object, Layout] = {}
 
+    def known(self, metrics: Mapping[str, Sequence[float | None]], shape: Shape) -> Layout | None:
+        """The layout of such frames where one came before."""
+        return self._known.get((tuple(metrics), tuple(map(len, metrics.values())), shape))
+
     def of(self, metrics: Mapping[str, Sequence[float | None]], shape: Shape) -> Layout:
         """The layout for a frame with these metrics and entities.
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +24,10 @@ from detectors.kernels import (
     group_moments,
     worst_entity,
 )
-from streams.layout import BadFrame, Layouts, Shape, flat_values
+from streams.layout import BadFrame, Layouts, flat_values
+from streams.pairs import ClosedStats, OpenTick, Pair
+from streams.rows import Rows, moved_rows
 from streams.windows import Windows
-from telemetry.metrics import CATALOGUE, Metric
 from telemetry.records import Frame
 from telemetry.settings import EngineSettings
 
@@ -35,93 +35,8 @@ GroupOf = Callable[[Sequence[str], float], tuple[IntArray, NDArray[np.bool_]]]
 """(names, at) -> number of each name's peer group, never used again for another; -1 for none; and
 whether the node works for a job."""
 
-PHASE_STRIKES = 3
 OPEN_TICKS_MAX = 128
 AHEAD_S = 60.0  # a frame further ahead of the log than this has no usable time
-
-
-def metrics_of(source: str) -> tuple[Metric, ...]:
-    """The judged metrics of a source; "gpu@9401" is a second exporter of source "gpu"."""
-    base = source.partition("@")[0]
-    return tuple(row for row in CATALOGUE if row.source == base and row.judged)
-
-
-class Pair:
-    """One node's frames of this source: its phase, and the slots of its entities."""
-
-    __slots__ = (
-        "entities", "heard", "phase", "raw_entities", "shape", "started_at", "strikes",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.phase = math.nan
-        self.strikes = 0
-        self.heard = -(1 << 60)  # newest tick it reported in
-        self.started_at = math.nan
-        self.raw_entities: dict[str, list[str]] = {}  # as the newest frame named them
-        self.entities: dict[str, list[str]] = {}  # device -> names in slot order
-        self.shape: Shape = ()  # device and the slot of each of raw_entities
-
-    def index(self, at: float, interval_s: float, started_at: float) -> int:
-        """The tick of a frame at `at`; learns the phase, and learns it anew when it moved."""
-        if started_at != self.started_at:
-            self.started_at = started_at
-            self.phase = at - math.floor(at / interval_s) * interval_s
-            self.strikes = 0
-        index = round((at - self.phase) / interval_s)
-        off = at - self.phase - index * interval_s
-        if abs(off) > interval_s / 4:
-            self.strikes += 1
-            if self.strikes >= PHASE_STRIKES:
-                self.phase = at - math.floor(at / interval_s) * interval_s
-                self.strikes = 0
-                index = round((at - self.phase) / interval_s)
-        else:
-            self.strikes = 0
-        return index
-
-    def name(self, entities: dict[str, list[str]], entities_max: int) -> None:
-        """Give each entity its slot; a known one keeps it, whatever its place in the frame."""
-        shape = []
-        for device, names in entities.items():
-            if len(set(names)) != len(names):
-                raise BadFrame(f"an entity of {device} is named twice")
-            known = self.entities.setdefault(device, [])
-            for name in names:
-                if name not in known:
-                    if len(known) >= entities_max:
-                        raise BadFrame(f"more than {entities_max} entities of {device}")
-                    known.append(name)
-            shape.append((device, tuple(map(known.index, names))))
-        self.raw_entities = entities
-        self.shape = tuple(shape)
-
-
-class OpenTick:
-    """Raw values of one tick that has not closed yet."""
-
-    __slots__ = ("at", "raw", "seen")
-
-    def __init__(self, nodes: int, width: int) -> None:
-        self.raw: FloatArray = np.full((nodes, width), np.nan)
-        self.at: FloatArray = np.full(nodes, np.nan)
-        self.seen = np.zeros(nodes, dtype=np.bool_)
-
-    def clear(self) -> None:
-        """Ready for another tick."""
-        self.raw.fill(np.nan)
-        self.at.fill(np.nan)
-        self.seen.fill(False)
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedStats:
-    """λ and δ of a closed tick, kept for late frames, which never alter them."""
-
-    index: int
-    groups: IntArray  # numbers of the groups, sorted
-    mean: FloatArray  # (metrics, groups)
-    sd: FloatArray
 
 
 class SourceTicks:
@@ -139,27 +54,20 @@ class SourceTicks:
         self.interval_s = interval_s
         self._ahead_s = max(AHEAD_S, 2 * interval_s)
         self.lateness_s = rules.lateness_intervals * interval_s
-        self.metrics = metrics_of(source)
         self._active = active
         self._sigmas = settings.zscore.sigmas
         self._group_min = settings.zscore.group_min
         self._rules = rules
-        self._bad_high = np.array([m.bad == "high" for m in self.metrics], dtype=np.bool_)
-        self._counter = np.array([m.kind == "counter" for m in self.metrics], dtype=np.bool_)
-        self._wrap_at = np.array([2.0**m.width_bits for m in self.metrics])
-        self._scale = np.array([m.effect_min for m in self.metrics])
-        self._low = np.array([m.valid_min for m in self.metrics])
-        self._high = np.array([m.valid_max for m in self.metrics])
-        self._performance = np.array([m.class_ == "performance" for m in self.metrics])
+        self.rows = Rows(source, ())
         self.width = 8  # entities a metric; grows
         self.names: list[str] = []
         self.pairs: list[Pair] = []
         self.slot: dict[str, int] = {}
         self.sorted = True
         keep = rules.keep_s + settings.zscore.window_s
-        self.windows = Windows(max(4, round(keep / interval_s)), len(self.metrics), 0)
+        self.windows = Windows(max(4, round(keep / interval_s)), 0, 0)
         self.stats: deque[ClosedStats] = deque(maxlen=max(1, round(rules.keep_s / interval_s)))
-        self.before: FloatArray = np.full((0, len(self.metrics) * self.width), np.nan)
+        self.before: FloatArray = np.full((0, 0), np.nan)
         self.before_at: FloatArray = np.full(0, np.nan)
         self.open: dict[int, OpenTick] = {}
         self._pool: list[OpenTick] = []
@@ -167,7 +75,7 @@ class SourceTicks:
         self.expected: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.focus = 0  # the lowest open tick
         self.remaining = 0  # expected pairs that have not reported in it
-        self.layouts = Layouts(self.metrics, self.width)
+        self.layouts = Layouts(self.rows.all, self.width)
         self.hold_until = -math.inf  # a gap of the log: wait for spooled records
         self.junk = 0  # values outside their physical range
         self.patched: dict[tuple[int, str], None] = {}  # since the last segment
@@ -188,7 +96,10 @@ class SourceTicks:
         if frame.entities != pair.raw_entities:
             pair.name(frame.entities, self._rules.entities_max)
             self._widen(max(map(len, pair.entities.values()), default=0))
-        layout = self.layouts.of(frame.metrics, pair.shape)
+        layout = self.layouts.known(frame.metrics, pair.shape)
+        if layout is None:
+            self.learn(frame.metrics)
+            layout = self.layouts.of(frame.metrics, pair.shape)
         values = flat_values(frame.metrics, layout)
         index = pair.index(at, self.interval_s, frame.started_at)
         if at > now + self._ahead_s:
@@ -241,7 +152,7 @@ class SourceTicks:
         self._regroup(index, group)
         self.windows.advance(index)
         row = self.windows.position
-        worst, entity = self._reduce(tick, np.flatnonzero(tick.seen), nodes)
+        worst, entity, watched = self._reduce(tick, np.flatnonzero(tick.seen), nodes)
         groups, column = np.unique(group, return_inverse=True)
         column = np.where(group < 0, -1, column)
         mean, sd, _ = group_moments(worst, column, groups.size, self._group_min)
@@ -249,7 +160,8 @@ class SourceTicks:
         self.windows.worst[row, :, :nodes] = worst
         self.windows.group[row, :nodes] = group
         self.windows.flags[row, :, :nodes] = self._flags(worst, node_mean, node_sd, employed)
-        self.stats.append(ClosedStats(index, groups, mean, sd))
+        works = np.array([bool(employed[column == g].any()) for g in range(groups.size)])
+        self.stats.append(ClosedStats(index, groups, works, mean, sd))
         tick.clear()
         if len(self._pool) < 4:
             self._pool.append(tick)
@@ -258,9 +170,10 @@ class SourceTicks:
         span = self.windows.span(row)
         return Tick(
             source=self.source, index=index, at_s=at_s, interval_s=self.interval_s,
-            nodes=tuple(self.names), group=group, metrics=self.metrics,
+            nodes=tuple(self.names), group=group, metrics=self.rows.judged,
             worst=self.windows.worst[span, :, :nodes], flags=self.windows.flags[span, :, :nodes],
             mean=node_mean, sd=node_sd, entity=entity, entities=_Entities(self),
+            watched_metrics=self.rows.watched, watched=watched,
         )  # fmt: skip
 
     # -- inside
@@ -272,7 +185,7 @@ class SourceTicks:
         node = self.names[slot]
         raw = np.full((1, self.before.shape[1]), np.nan)
         raw[0, columns] = values
-        worst, entity = self._judge(raw, np.array([at]), np.array([slot]))
+        worst, entity, watched = self._judge(raw, np.array([at]), np.array([slot]))
         row = self.windows.row_of(index)
         stats = next((s for s in self.stats if s.index == index), None)
         if row is None or stats is None or index < self.forgotten.get(node, index):
@@ -283,60 +196,67 @@ class SourceTicks:
             return None
         mean, sd = stats.mean[:, column : column + 1], stats.sd[:, column : column + 1]
         self.windows.worst[row, :, slot] = worst[:, 0]
-        flags = self._flags(worst, mean, sd, np.array([True]))
+        flags = self._flags(worst, mean, sd, stats.employed[column : column + 1])
         self.windows.flags[row, :, slot] = flags[:, 0]
         self.patched[index, node] = None
         span = self.windows.span(row)
         return Tick(
             source=self.source, index=index, at_s=index * self.interval_s,
             interval_s=self.interval_s, nodes=(node,), group=np.array([group]),
-            metrics=self.metrics, worst=self.windows.worst[span, :, slot : slot + 1],
+            metrics=self.rows.judged, worst=self.windows.worst[span, :, slot : slot + 1],
             flags=self.windows.flags[span, :, slot : slot + 1], mean=mean, sd=sd, entity=entity,
-            entities=_Entities(self), partial=True,
+            entities=_Entities(self), partial=True, watched_metrics=self.rows.watched,
+            watched=watched,
         )  # fmt: skip
 
     def _reduce(
         self, tick: OpenTick, seen: NDArray[np.intp], nodes: int
-    ) -> tuple[FloatArray, IntArray]:
-        """The worst entity of every node, NaN for those that did not report."""
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
+        """The worst entity of every node and what is watched, NaN for those without a report."""
         if seen.size == nodes:
             return self._judge(tick.raw[:nodes], tick.at[:nodes], seen)
-        worst = np.full((len(self.metrics), nodes), np.nan)
-        entity = np.full((len(self.metrics), nodes), -1, dtype=np.int64)
-        worst[:, seen], entity[:, seen] = self._judge(tick.raw[seen], tick.at[seen], seen)
-        return worst, entity
+        worst = np.full((len(self.rows.judged), nodes), np.nan)
+        entity = np.full((len(self.rows.judged), nodes), -1, dtype=np.int64)
+        watched = np.full((len(self.rows.watched), nodes, self.width), np.nan)
+        found = self._judge(tick.raw[seen], tick.at[seen], seen)
+        worst[:, seen], entity[:, seen], watched[:, seen] = found
+        return worst, entity, watched
 
     def _judge(
         self, raw: FloatArray, at: FloatArray, slots: NDArray[np.intp]
-    ) -> tuple[FloatArray, IntArray]:
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
         """Raw rows of some nodes to their worst entities; remembers them for the next rates."""
-        shape = (len(slots), len(self.metrics), self.width)
+        rows = self.rows
+        shape = (len(slots), len(rows.all), self.width)
         values = raw.reshape(shape)
-        junk = (values < self._low[None, :, None]) | (values > self._high[None, :, None])
+        junk = (values < rows.low[None, :, None]) | (values > rows.high[None, :, None])
         if junk.any():
             self.junk += int(junk.sum())
             values = np.where(junk, np.nan, values)
         elapsed = at - self.before_at[slots]
         rates = counter_rates(
-            values[:, self._counter],
-            self.before[slots].reshape(shape)[:, self._counter],
+            values[:, rows.counters],
+            self.before[slots].reshape(shape)[:, rows.counters],
             elapsed,
-            self._wrap_at[self._counter],
+            rows.wrap_at[rows.counters],
         )
-        judged = values.copy()
-        judged[:, self._counter] = rates
+        rated = values.copy()
+        rated[:, rows.counters] = rates
         newer = np.flatnonzero(~(elapsed <= 0.0))  # NaN: the first one
         self.before[slots[newer]] = values.reshape(len(slots), -1)[newer]
         self.before_at[slots[newer]] = at[newer]
-        return worst_entity(judged, self._bad_high)
+        judged = len(rows.judged)
+        worst, entity = worst_entity(rated[:, :judged], rows.bad_high)
+        return worst, entity, rated[:, judged:].transpose(1, 0, 2)
 
     def _flags(
         self, worst: FloatArray, mean: FloatArray, sd: FloatArray, employed: NDArray[np.bool_]
     ) -> NDArray[np.int8]:
         """0 missing, 1 normal, 2 beyond λ+2δ; performance is compared inside a job only."""
-        over = beyond(worst, mean, sd, self._sigmas, self._bad_high, self._scale)
+        rows = self.rows
+        over = beyond(worst, mean, sd, self._sigmas, rows.bad_high, rows.scale)
         known = ~np.isnan(worst) & ~np.isnan(mean)
-        known &= employed[None, :] | ~self._performance[:, None]
+        known &= employed[None, :] | ~rows.performance[:, None]
         flags = np.where(known, np.where(over, ABNORMAL, NORMAL), MISSING)
         return flags.astype(np.int8)
 
@@ -371,7 +291,7 @@ class SourceTicks:
         return self._pool.pop() if self._pool else OpenTick(len(self.before_at), self._row_width())
 
     def _row_width(self) -> int:
-        return len(self.metrics) * self.width
+        return len(self.rows.all) * self.width
 
     def join(self, node: str) -> int:
         """A new column for a node; raises BadFrame when there is no room."""
@@ -429,11 +349,35 @@ class SourceTicks:
     def set_width(self, width: int) -> None:
         """Columns for `width` entities a metric."""
         old, self.width = self.width, width
-        self.layouts = Layouts(self.metrics, self.width)
+        self.layouts = Layouts(self.rows.all, self.width)
         self._pool.clear()
-        self.before = _wider(self.before, len(self.metrics), old, self.width)
+        self.before = _wider(self.before, len(self.rows.all), old, self.width)
         for tick in self.open.values():
-            tick.raw = _wider(tick.raw, len(self.metrics), old, self.width)
+            tick.raw = _wider(tick.raw, len(self.rows.all), old, self.width)
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Rows for metrics that no frame carried before: only what a site has costs memory."""
+        rows = self.rows.with_names(names)
+        if rows is self.rows:
+            return
+        old, self.rows = self.rows, rows
+        self.layouts = Layouts(rows.all, self.width)
+        self._pool.clear()
+        source = rows.places_in(old)
+        self.before = moved_rows(self.before, source, self.width)
+        for tick in self.open.values():
+            tick.raw = moved_rows(tick.raw, source, self.width)
+        judged = source[: len(rows.judged)]
+        self.windows.restack(judged)
+        kept = [
+            ClosedStats(
+                s.index, s.groups, s.employed, moved_rows(s.mean.T, judged, 1).T,
+                moved_rows(s.sd.T, judged, 1).T,
+            )
+            for s in self.stats
+        ]  # fmt: skip
+        self.stats.clear()
+        self.stats.extend(kept)
 
 
 class _Entities(Mapping[str, Mapping[str, Sequence[str]]]):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from detectors.base import FloatArray
 from streams.arrays import Packed, pack, unpack
-from streams.ticks import ClosedStats, OpenTick, Pair, SourceTicks
+from streams.pairs import ClosedStats, OpenTick, Pair
+from streams.ticks import SourceTicks
 from telemetry.errors import SnapshotError
 
 
@@ -38,6 +41,7 @@ class SourceState(msgspec.Struct):
     """One source but for its windows."""
 
     interval_s: float
+    metrics: list[str]
     names: list[str]
     pairs: list[PairState]
     width: int
@@ -62,6 +66,7 @@ class Row(msgspec.Struct):
     flags: Packed
     group: Packed
     groups: Packed | None
+    employed: Packed | None
     mean: Packed | None
     sd: Packed | None
 
@@ -78,6 +83,7 @@ class Patch(msgspec.Struct):
 class Segment(msgspec.Struct):
     """Of one source: what changed in its windows since the segment before."""
 
+    metrics: list[str]
     names: list[str]
     resets: dict[str, int]
     patches: list[Patch]
@@ -89,6 +95,7 @@ def source_state(source: SourceTicks) -> SourceState:
     nodes = len(source.names)
     return SourceState(
         interval_s=source.interval_s,
+        metrics=[row.name for row in source.rows.all],
         names=list(source.names),
         pairs=[
             PairState(p.phase, p.strikes, p.heard, p.started_at, p.raw_entities, p.entities)
@@ -115,6 +122,7 @@ def source_state(source: SourceTicks) -> SourceState:
 def restore_source(source: SourceTicks, state: SourceState) -> None:
     """Fill a fresh source from its state; its windows come from `apply_segment`."""
     source.set_width(state.width)
+    source.learn(state.metrics)
     for name, kept in zip(state.names, state.pairs, strict=True):
         slot = source.join(name)
         pair = Pair()
@@ -147,7 +155,7 @@ def _fill(target: np.ndarray[tuple[int, ...], np.dtype[np.generic]], packed: Pac
 
 def take_segment(source: SourceTicks, since: int | None) -> Segment:
     """What changed since tick `since` was the newest; everything for None. Starts a new segment."""
-    windows, nodes = source.windows, len(source.names)
+    windows = source.windows
     newest = windows.newest
     rows: list[Row] = []
     patches: list[Patch] = []
@@ -165,8 +173,8 @@ def take_segment(source: SourceTicks, since: int | None) -> Segment:
         ]
     resets = dict(source.reset_since) if since is not None else {}
     source.patched, source.reset_since = {}, {}
-    del nodes
-    return Segment(list(source.names), resets, patches, rows)
+    metrics = [row.name for row in source.rows.judged]
+    return Segment(metrics, list(source.names), resets, patches, rows)
 
 
 def _row(source: SourceTicks, index: int, row: int, stats: ClosedStats | None) -> Row:
@@ -177,6 +185,7 @@ def _row(source: SourceTicks, index: int, row: int, stats: ClosedStats | None) -
         flags=pack(windows.flags[row, :, :nodes]),
         group=pack(windows.group[row, :nodes]),
         groups=None if stats is None else pack(stats.groups),
+        employed=None if stats is None else pack(stats.employed),
         mean=None if stats is None else pack(stats.mean),
         sd=None if stats is None else pack(stats.sd),
     )
@@ -200,17 +209,33 @@ def apply_segment(source: SourceTicks, segment: Segment) -> None:
             row = windows.row_of(before - 1)
             if row is not None:
                 windows.forget(source.slot[node], row + 1)
+    places = {row.name: i for i, row in enumerate(source.rows.judged)}
+    judged = np.array([places[name] for name in segment.metrics], dtype=np.intp)
     for patch in segment.patches:
         row = windows.row_of(patch.index)
         if row is not None:
-            windows.worst[row, :, source.slot[patch.node]] = unpack(patch.worst)
-            windows.flags[row, :, source.slot[patch.node]] = unpack(patch.flags)
+            windows.worst[row, judged, source.slot[patch.node]] = unpack(patch.worst)
+            windows.flags[row, judged, source.slot[patch.node]] = unpack(patch.flags)
     for kept in segment.rows:
         windows.advance(kept.index)
         row = windows.position
-        windows.worst[row][:, slots] = unpack(kept.worst)
-        windows.flags[row][:, slots] = unpack(kept.flags)
+        windows.worst[row][np.ix_(judged, slots)] = unpack(kept.worst)
+        windows.flags[row][np.ix_(judged, slots)] = unpack(kept.flags)
         windows.group[row][slots] = unpack(kept.group)
-        if kept.groups is not None and kept.mean is not None and kept.sd is not None:
-            stats = (unpack(kept.groups), unpack(kept.mean), unpack(kept.sd))
-            source.stats.append(ClosedStats(kept.index, *stats))
+        if kept.groups is not None and kept.employed is not None:
+            assert kept.mean is not None
+            assert kept.sd is not None
+            source.stats.append(
+                ClosedStats(
+                    kept.index, unpack(kept.groups), unpack(kept.employed),
+                    _in_rows(unpack(kept.mean), judged, len(places)),
+                    _in_rows(unpack(kept.sd), judged, len(places)),
+                )
+            )  # fmt: skip
+
+
+def _in_rows(values: FloatArray, judged: NDArray[np.intp], rows: int) -> FloatArray:
+    """(metrics, groups) of a segment at the places of the source's rows, NaN elsewhere."""
+    placed = np.full((rows, values.shape[1]), np.nan)
+    placed[judged] = values
+    return placed

@@ -64,6 +64,13 @@ class Windows:
         self.flags = _columns(self.flags, order, nodes, 0)
         self.group = _columns(self.group, order, nodes, -1)
 
+    def restack(self, source: NDArray[np.intp]) -> None:
+        """New metric rows: row i becomes the old `source[i]`, -1 for one without history."""
+        order = np.asarray(source)
+        self.worst = _columns(self.worst.swapaxes(1, 2), order, order.size, np.nan).swapaxes(1, 2)
+        self.flags = _columns(self.flags.swapaxes(1, 2), order, order.size, 0).swapaxes(1, 2)
+        self.worst, self.flags = np.ascontiguousarray(self.worst), np.ascontiguousarray(self.flags)
+
     def _slide(self, steps: int) -> None:
         """Move the rows that stay in the window to the front."""
         stay = self.ticks - steps

@@ -1,0 +1,93 @@
+"""What one node is to one source, and a tick that is still open."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.base import FloatArray, IntArray
+from streams.layout import BadFrame, Shape
+
+PHASE_STRIKES = 3
+
+
+class Pair:
+    """One node's frames of this source: its phase, and the slots of its entities."""
+
+    __slots__ = (
+        "entities", "heard", "phase", "raw_entities", "shape", "started_at", "strikes",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.phase = math.nan
+        self.strikes = 0
+        self.heard = -(1 << 60)  # newest tick it reported in
+        self.started_at = math.nan
+        self.raw_entities: dict[str, list[str]] = {}  # as the newest frame named them
+        self.entities: dict[str, list[str]] = {}  # device -> names in slot order
+        self.shape: Shape = ()  # device and the slot of each of raw_entities
+
+    def index(self, at: float, interval_s: float, started_at: float) -> int:
+        """The tick of a frame at `at`; learns the phase, and learns it anew when it moved."""
+        if started_at != self.started_at:
+            self.started_at = started_at
+            self.phase = at - math.floor(at / interval_s) * interval_s
+            self.strikes = 0
+        index = round((at - self.phase) / interval_s)
+        off = at - self.phase - index * interval_s
+        if abs(off) > interval_s / 4:
+            self.strikes += 1
+            if self.strikes >= PHASE_STRIKES:
+                self.phase = at - math.floor(at / interval_s) * interval_s
+                self.strikes = 0
+                index = round((at - self.phase) / interval_s)
+        else:
+            self.strikes = 0
+        return index
+
+    def name(self, entities: dict[str, list[str]], entities_max: int) -> None:
+        """Give each entity its slot; a known one keeps it, whatever its place in the frame."""
+        shape = []
+        for device, names in entities.items():
+            if len(set(names)) != len(names):
+                raise BadFrame(f"an entity of {device} is named twice")
+            known = self.entities.setdefault(device, [])
+            for name in names:
+                if name not in known:
+                    if len(known) >= entities_max:
+                        raise BadFrame(f"more than {entities_max} entities of {device}")
+                    known.append(name)
+            shape.append((device, tuple(map(known.index, names))))
+        self.raw_entities = entities
+        self.shape = tuple(shape)
+
+
+class OpenTick:
+    """Raw values of one tick that has not closed yet."""
+
+    __slots__ = ("at", "raw", "seen")
+
+    def __init__(self, nodes: int, width: int) -> None:
+        self.raw: FloatArray = np.full((nodes, width), np.nan)
+        self.at: FloatArray = np.full(nodes, np.nan)
+        self.seen = np.zeros(nodes, dtype=np.bool_)
+
+    def clear(self) -> None:
+        """Ready for another tick."""
+        self.raw.fill(np.nan)
+        self.at.fill(np.nan)
+        self.seen.fill(False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedStats:
+    """λ and δ of a closed tick, kept for late frames, which never alter them."""
+
+    index: int
+    groups: IntArray  # numbers of the groups, sorted
+    employed: NDArray[np.bool_]  # (groups,), whether the group works for a job
+    mean: FloatArray  # (metrics, groups)
+    sd: FloatArray
