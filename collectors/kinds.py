@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from collectors.exporter_forms import exporter_objects
+from collectors.nic import nic_objects
 from collectors.slurm import read_slurm
 
 Reader = Callable[[str, Iterable[bytes]], Iterator[dict[str, Any]]]
 
 KINDS: dict[str, Reader] = {
+    "exporter": exporter_objects,
+    "nic": nic_objects,
     "slurm": read_slurm,
 }

@@ -33,6 +33,6 @@ def missing_reason(text: str) -> str | None:
         return None
     bare = text.strip().strip("[]").strip().lower()
     found = _WORDS.get(bare)
-    if found is None and bare.endswith(")"):
+    if found is None and bare.endswith(")") and not bare.startswith("("):
         found = _WORDS.get(bare.partition("(")[0].strip())
     return found

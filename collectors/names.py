@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from telemetry.codec import name_fault
 
-NODE_LABELS = ("Hostname", "node", "nodename", "instance")
+NODE_LABELS = ("Hostname", "hostname", "node", "nodename", "instance")  # the first two are one
 
 
 class NodeNames:
@@ -37,6 +37,10 @@ class NodeNames:
                 if found is not None:
                     return found
         return next((name for name in names if name and name_fault("node", name) is None), None)
+
+    def knows(self, node: str) -> bool:
+        """Whether the allocation lists it; of another, telemetry is kept and nothing is done."""
+        return node in self._allocated.values()
 
     def of_file(self, name: str) -> str:
         """The node of `kernel/<name>.log`."""
