@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from collectors import files, layout, megatron
+from collectors import files, layout
 from collectors.frames import TRAINING
 from collectors.gauge_runs import GaugeRuns
 from collectors.kernel_log import LINE_BYTES_MAX, parse_line
@@ -21,13 +21,13 @@ from collectors.prometheus_api import metric_lines
 from collectors.series import XID_METRICS, Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
+from collectors.training.records import LogRecords, Told
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 from telemetry.errors import InputError
-from telemetry.records import Allocation, Rejected, Steps
+from telemetry.records import Allocation, Rejected
 
 NOTES_MAX = 200
 BLANKED_SAID = 5
-SAID_MAX = 1_000_000  # steps remembered to tell repeats
 LAST_XID = "gpu_last_xid_code"
 JOB_LABELS = ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job")
 
@@ -86,7 +86,7 @@ class FirstPass:
         )
         self._jobs = [job.id for job in listing.jobs] if listing is not None else []
         self._places: dict[Series, tuple[Target, Column] | None] = {}
-        self._said: set[tuple[str, int, float]] = set()  # job, step, time
+        self._told = Told()
         self._xids = GaugeRuns()
 
     def run(self) -> None:
@@ -128,41 +128,19 @@ class FirstPass:
                 self._put.store.add(said)
 
     def _training(self, file: Path) -> None:
-        name = self._name(file)
         rank = re.fullmatch(r"rank-(\d{1,7})", layout.stem(file))
-        state = megatron.State(
-            job=file.parent.name, tz=self._zone, rank=int(rank[1]) if rank is not None else None,
-            clock_s=_clock(file.parent / "clock.json"),
+        log = LogRecords(
+            self._name(file), file.parent.name, self._zone,
+            int(rank[1]) if rank is not None else None, _clock(file.parent / "clock.json"),
+            self._told,
         )  # fmt: skip
-        for number, line in enumerate(self._lines(file), 1):
-            state, said = megatron.read_line(state, line, f"{name}:{number}")
-            for record in said:
-                if not isinstance(record, Steps) or self._is_new(record):
-                    self._put.store.add(record)
-        state, said = megatron.finish(state)
-        for record in said:
+        for piece in self._pieces(file, []):
+            for record in log.feed(piece):
+                self._put.store.add(record)
+        for record in log.finish():
             self._put.store.add(record)
-        if state.counted_up:
-            how = "clock.json" if state.clock_s is not None else "dated lines beside them"
-            self._put.note(
-                f"{name}: {state.counted_up} steps print no time; it was reckoned from {how}"
-                " and the printed durations"
-            )
-        if state.undated:
-            self._put.note(
-                f"{name}: {state.undated} steps or failures without any time were left out;"
-                ' give training/<job>/clock.json {"start": Unix seconds}'
-            )
-
-    def _is_new(self, steps: Steps) -> bool:
-        """Whether no other rank's log of the job said the same."""
-        key = (steps.job, steps.step[0], steps.at)
-        if key in self._said:
-            return False
-        if len(self._said) >= SAID_MAX:
-            self._said.clear()
-        self._said.add(key)
-        return True
+        for note in log.notes():
+            self._put.note(note)
 
     def _metrics(self, file: Path) -> None:
         parser = OpenMetricsParser(self._name(file))

@@ -1,8 +1,9 @@
-"""Megatron-LM logs: steps, their time and kind, first causes."""
+"""Training logs as records: steps, their time and kind, first causes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, tzinfo
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.megatron import Said, State, finish, read_line
+from collectors.training.records import LogRecords, Told
 from telemetry.records import Event, Rejected, Steps
+
+Said = Steps | Event | Rejected
 
 DATA = Path(__file__).parents[1] / "data" / "trainlog"
 START_S = 1_772_020_800.0
@@ -26,18 +29,22 @@ def step_line(iteration: int, elapsed_ms: float = 5000.0, **fields: str) -> str:
     )
 
 
-def fold(lines: Sequence[str | bytes], state: State) -> tuple[State, list[Said]]:
+def fold(
+    lines: Sequence[str | bytes], clock_s: float | None = START_S, tz: tzinfo = UTC,
+    rank: int | None = None,
+) -> tuple[LogRecords, list[Said]]:  # fmt: skip
+    log = LogRecords("train.log", "1", tz, rank, clock_s, Told())
     said: list[Said] = []
-    for number, line in enumerate(lines, 1):
-        data = line if isinstance(line, bytes) else line.encode()
-        state, more = read_line(state, data, f"train.log:{number}")
-        said += more
-    state, more = finish(state)
-    return state, [*said, *more]
+    for line in lines:
+        said += log.feed((line if isinstance(line, bytes) else line.encode()) + b"\n")
+    said += log.finish()
+    return log, said
 
 
-def read(*lines: str, state: State | None = None) -> list[Said]:
-    return fold(list(lines), state or State(job="1", clock_s=START_S))[1]
+def read(
+    *lines: str, clock_s: float | None = START_S, tz: tzinfo = UTC, rank: int | None = None
+) -> list[Said]:
+    return fold(list(lines), clock_s, tz, rank)[1]
 
 
 def steps(said: list[Said]) -> list[Steps]:
@@ -50,7 +57,7 @@ def events(said: list[Said]) -> list[Event]:
 
 def log(name: str, **more: float) -> list[Said]:
     lines = (DATA / name).read_bytes().split(b"\n")
-    return fold(lines, State(job="1", clock_s=more.get("clock_s", START_S)))[1]
+    return fold(lines, more.get("clock_s", START_S))[1]
 
 
 def test_a_dated_step_line_becomes_a_step_of_the_job() -> None:
@@ -64,8 +71,8 @@ def test_a_dated_step_line_becomes_a_step_of_the_job() -> None:
 
 
 def test_a_printed_time_is_in_the_capture_s_zone() -> None:
-    state = State(job="1", tz=ZoneInfo("Europe/Berlin"))
-    found = steps(read("[2026-02-25 13:00:00.5]" + step_line(1), state=state))
+    line = "[2026-02-25 13:00:00.5]" + step_line(1)
+    found = steps(read(line, clock_s=None, tz=ZoneInfo("Europe/Berlin")))
     assert START_S + 0.5 == found[0].at
 
 
@@ -88,12 +95,9 @@ def test_nan_iterations_count_as_a_loss_that_is_no_number() -> None:
 
 
 def test_without_dates_the_printed_durations_add_up_from_the_clock() -> None:
-    state, said = fold(
-        [step_line(1), step_line(2, 6000.0), step_line(12, 1000.0)],
-        State(job="1", clock_s=START_S),
-    )
+    log, said = fold([step_line(1), step_line(2, 6000.0), step_line(12, 1000.0)])
     assert [5.0, 11.0, 21.0] == [one.at - START_S for one in steps(said)]
-    assert 3 == state.counted_up
+    assert "train.log: 3 steps print no time" in " ".join(log.notes())
 
 
 def test_a_dated_neighbour_anchors_a_step_but_not_twice() -> None:
@@ -107,8 +111,9 @@ def test_a_dated_neighbour_anchors_a_step_but_not_twice() -> None:
 
 
 def test_steps_without_any_time_are_counted_and_not_joined() -> None:
-    state, said = fold([step_line(1), step_line(2)], State(job="1"))
-    assert ([], 2) == (said, state.undated)
+    log, said = fold([step_line(1), step_line(2)], None)
+    assert [] == said
+    assert "2 steps or failures without any time" in " ".join(log.notes())
 
 
 def test_a_step_that_carries_a_checkpoint_or_an_evaluation_is_no_ordinary_one() -> None:
@@ -201,7 +206,7 @@ def test_a_cpp_exception_is_read_with_its_reason() -> None:
             "[default3]:  what():  CUDA error: unknown error", "[default3]:frame #0: c10",
         )
     )  # fmt: skip
-    assert [("cuda", "rank:3")] == [(one.class_, one.entity) for one in found]
+    assert [("cuda", "")] == [(one.class_, one.entity) for one in found]
 
 
 def test_a_log_cut_in_a_traceback_still_tells_of_the_failure() -> None:
@@ -210,21 +215,22 @@ def test_a_log_cut_in_a_traceback_still_tells_of_the_failure() -> None:
 
 
 def test_a_failure_in_a_rank_s_own_log_is_that_rank_s() -> None:
-    state = State(job="1", clock_s=START_S, rank=17)
-    found = events(read("Traceback (most recent call last):", "KeyError: 'x'", state=state))
+    found = events(read("Traceback (most recent call last):", "KeyError: 'x'", rank=17))
     assert ["rank:17"] == [one.entity for one in found]
 
 
 def test_the_inf_gradient_of_6144_ranks_names_its_rank_and_time() -> None:
     said = log("nvrx_6144rank_inf_grad.log")
     found = events(said)
-    assert ["rank:180"] == [one.entity for one in found]
+    assert [("numerics", "rank:180"), ("cancelled", "")] == [
+        (one.class_, one.entity) for one in found
+    ]
     assert found[0].at == steps(said)[-1].at
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_no_bytes_raise(lines: list[bytes]) -> None:
-    fold(lines, State(job="1", clock_s=START_S))
+    fold(lines)
 
 
 LOG = [
@@ -240,5 +246,5 @@ LOG = [
 def test_a_damaged_line_costs_at_most_itself(line: int, at: int, junk: bytes, cut: int) -> None:
     rows = [row.encode() for row in LOG]
     rows[line] = rows[line][:at] + junk.replace(b"\n", b"") + rows[line][at + cut :]
-    found = [one.step[0] for one in steps(fold(rows, State(job="1", clock_s=START_S))[1])]
+    found = [one.step[0] for one in steps(fold(rows)[1])]
     assert set(found) >= {1, 2, 3, 4} - {line + 1 if line < 2 else line - 1}

@@ -1,0 +1,1 @@
+"""Training logs of every framework: steps, failures, checkpoints. Pure; tables of line forms."""

@@ -1,0 +1,99 @@
+"""Progress bars (tqdm, Lightning, NeMo) and what Hugging Face's Trainer prints between them.
+
+A bar's `s/it` is a running average, so a step's time is the difference of two bars' elapsed
+times, which are whole seconds: below `COARSE_S` that is too coarse to be a time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from collectors.training.fields import fill, number
+from collectors.training.model import Note, Step
+
+COARSE_S = 10
+
+BAR_EXAMPLE = " 14%|#4        | 377/2724 [13:55:57<86:19:20, 132.41s/it]"
+DICT_EXAMPLE = "{'loss': 0.2051, 'grad_norm': nan, 'learning_rate': 9.77e-06, 'epoch': 0.53}"
+
+_BAR = re.compile(
+    r"(?P<words>[A-Za-z][\w .:/-]{0,60}?)?:? {0,4}\d{1,3}%\|[^|\n]{0,400}\| {0,4}"
+    r"(?P<n>\d{1,12})/(?P<of>\d{1,12}|\?)"
+    r" \[(?P<elapsed>[\d:]{2,12})<(?P<left>[\d:?]{1,12})(?P<rest>[^\]{\n]{0,1000})\]?"
+)
+_TRAINS = re.compile(r"(?:Epoch|Train|Step|Iteration)", re.IGNORECASE)
+_ROW = re.compile(r"\{'(?P<body>[^{}\n]{1,4096})\}")
+_PAIR = re.compile(
+    r"'?(?P<name>[\w/. -]{1,60})'?: "
+    r"(?P<value>nan|-?inf|[-+]?[\d.]{1,24}(?:[eE][-+]?\d{1,4})?)(?:,|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One drawing of a bar.
+
+    trains  its name is none or speaks of steps
+    named   it has a name
+    """
+
+    n: int
+    of: int | None
+    elapsed_s: int
+    trains: bool
+    named: bool
+    step: Step
+    start: int
+    end: int
+
+
+def bar(text: str, at: int) -> Bar | None:
+    """The next bar in a line."""
+    found = _BAR.search(text, at, at + 65_536)
+    if found is None:
+        return None
+    elapsed_s = _seconds(found["elapsed"])
+    if elapsed_s is None:
+        return None
+    values: dict[str, float] = {}
+    for part in found["rest"].split(", ")[:64]:
+        name, equals, said = part.partition("=")
+        value = number(said) if equals else None
+        if value is not None:
+            values[name.replace("_", "").replace(" ", "").lower()] = value
+    named = values.get("globalstep")
+    step = fill(Step("bar", int(found["n"])), values)
+    if named is not None and 0.0 <= named < 1e12:
+        step.step = int(named)
+    words = found["words"]
+    return Bar(
+        int(found["n"]), int(found["of"]) if found["of"] != "?" else None, elapsed_s,
+        not words or _TRAINS.match(words) is not None, bool(words), step,
+        found.start(), found.end(),
+    )  # fmt: skip
+
+
+def row(text: str) -> Step | Note | None:
+    """A dict as Python prints it: bare nan, so neither JSON nor a literal."""
+    found = _ROW.search(text)
+    if found is None:
+        return None
+    pairs = {one["name"]: float(one["value"]) for one in _PAIR.finditer("'" + found["body"])
+             if number(one["value"]) is not None}  # fmt: skip
+    if "eval_loss" in pairs:
+        return Note("evaluation", more={"loss": pairs["eval_loss"]})
+    if "loss" not in pairs or "train_runtime" in pairs:
+        return None
+    return fill(Step("hugging-face"), {name.replace("_", ""): v for name, v in pairs.items()})
+
+
+def _seconds(clock: str) -> int | None:
+    """ "13:55:57" or "00:10" in seconds."""
+    parts = clock.split(":")
+    if not 2 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
+        return None
+    total = 0
+    for part in parts:
+        total = total * 60 + int(part)
+    return total

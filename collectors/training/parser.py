@@ -1,0 +1,366 @@
+"""A training log in pieces of bytes into steps, failures and notes. No clock, no files.
+
+Lines that can say nothing are never made: the prefilter finds the few that can, and times are
+looked for only where a step or a failure prints none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+from collectors.training import bars, dlrover, forms, mlperf, scan, speakers, stamps
+from collectors.training.failures import read_failure
+from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
+from collectors.training.model import Failure, Note, Said, Step
+from collectors.training.progress import SPEAKERS_MAX, Progress, merged
+from collectors.training.speakers import Speaker
+from collectors.training.wraps import Piece, Wrap
+from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
+from telemetry.records import Rejected
+
+LINE_BYTES_MAX = 65_536
+LOOK_BACK = 65_536
+
+_RESTARTS = ("successfully loaded checkpoint", "[before the start of training step]")
+_LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
+_WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
+_SHARED = frozenset({"torchtitan", "nemo", "lightly"})
+
+
+@dataclass(slots=True)
+class _BarSeen:
+    """The newest drawing of a speaker's bar, and the size of the bar that counts steps."""
+
+    of: int | None
+    n: int
+    elapsed_s: int
+
+
+class TrainingParser:
+    """One log.
+
+    name      of the file, for the places of rejected lines
+    tz        of times that name no zone
+    rank      the file's rank, None where one file speaks for the job
+    clock_s   when the log starts, where it prints no time: printed durations add up from there
+    """
+
+    def __init__(
+        self, name: str, tz: tzinfo = UTC, rank: int | None = None, clock_s: float | None = None
+    ) -> None:
+        self._name, self._tz, self._rank, self._clock_s = name, tz, rank, clock_s
+        self._tail, self._long = b"", False
+        self._lines = 0  # before the block
+        self._block, self._dated_to, self._at = b"", 0, 0
+        self._near_s: float | None = None  # the newest time known
+        self._first_s: float | None = None  # the first time of the log, read ahead
+        self._first_at = 0  # where in the block it stands
+        self._tasks_are_ranks = True
+        self._pending: tuple[Step, str, float | None] | None = None
+        self._bars: OrderedDict[str, _BarSeen] = OrderedDict()
+        self._progress = Progress(clock_s)
+        self._incident, self._tracebacks, self._elastic = Incident(), Tracebacks(), Elastic()
+        self._wrap = Wrap()
+        self._mlperf, self._dlrover = mlperf.MlPerf(), dlrover.DlRover(tz)
+
+    @property
+    def counted_up(self) -> int:
+        """Steps whose time was reckoned."""
+        return self._progress.counted_up
+
+    @property
+    def undated(self) -> int:
+        """Steps and failures that could not be placed in time."""
+        return self._progress.undated
+
+    def feed(self, piece: bytes) -> Iterator[Said]:
+        """What whole lines so far say."""
+        data = self._tail + piece if self._tail else piece
+        cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        block, self._tail = data[:cut], data[cut:]
+        if self._long:  # the rest of a line that is too long already
+            end = block.find(b"\n") + 1
+            if end == 0 and not block.endswith(b"\r"):
+                self._tail = b""
+                return
+            block, self._long = block[end:], False
+        if len(self._tail) > LINE_BYTES_MAX:
+            block, self._tail, self._long = block + self._tail, b"", True
+        yield from self._read(block)
+
+    def finish(self) -> Iterator[Said]:
+        """What the last line and the end of the log say."""
+        if self._tail and not self._long:
+            block, self._tail = self._tail, b""
+            yield from self._read(block)
+        for piece in self._wrap.flush():
+            yield from self._say(piece)
+        yield from self._flush()
+        for key, failure in self._tracebacks.finish():
+            speaker = Speaker(key, rank=int(key[1:])) if key[:1] == "#" else Speaker(key)
+            yield from self._fails(failure, speaker, None, "")
+
+    def _read(self, block: bytes) -> Iterator[Said]:
+        """One block of whole lines: only those that hold a marker, or that something waits for."""
+        self._block, self._dated_to = block, 0
+        if self._first_s is None:
+            self._first_s, self._first_at = stamps.oldest(block, self._tz)
+        found_at = scan.starts(block)
+        start, position = next(found_at, None), 0
+        while position < len(block):
+            if not (self._tracebacks or self._elastic or self._wrap):
+                while start is not None and start < position:
+                    start = next(found_at, None)
+                if start is None:
+                    break
+                position = start
+            end = block.find(b"\n", position)
+            end = len(block) if end < 0 else end
+            self._at = position
+            yield from self._line(block[position:end])
+            position = end + 1
+        self._lines += block.count(b"\n")
+        self._look_back(len(block))
+        self._block, self._first_at = b"", 0
+
+    def _look_back(self, to: int) -> float | None:
+        """The newest time known before a place in the block; only new text is searched."""
+        since = max(self._dated_to, to - LOOK_BACK)
+        if to > since:
+            if self._first_s is not None and self._first_at <= to:
+                self._progress.began(self._first_s)
+            found = stamps.newest(self._block[since:to], self._tz)
+            self._near_s = self._near_s if found is None else found
+            self._dated_to = to
+        return self._near_s
+
+    def _line(self, line: bytes) -> Iterator[Said]:
+        for part in line.split(b"\r") if b"\r" in line else (line,):
+            if len(part) > LINE_BYTES_MAX:
+                head = part[:512].decode("utf-8", "replace")
+                if forms.is_step(head):
+                    yield self._broken("line too long", part, self._number())
+                continue
+            text = speakers.without_colours(part.decode("utf-8", "replace")).rstrip("\x00")
+            speaker, rest = speakers.split(text)
+            if speaker.task is not None and speaker.rank not in (None, speaker.task):
+                self._tasks_are_ranks = False
+            for piece in self._wrap.join(Piece(speaker, rest, part), self._number):
+                yield from self._say(piece)
+
+    def _number(self) -> int:
+        """Of the line that is read."""
+        return self._lines + self._block.count(b"\n", 0, self._at) + 1
+
+    def _broken(self, reason: str, line: bytes, number: int) -> Rejected:
+        return rejected(reason, line, f"{self._name}:{number}", self._near_s)
+
+    def _say(self, piece: Piece) -> Iterator[Said]:
+        speaker, text, told = piece.speaker, piece.text, False
+        for found, words in self._found(speaker, text):
+            told = True
+            if isinstance(found, str):
+                number = piece.number if piece.number is not None else self._number()
+                yield self._broken(found, piece.line, number)
+            else:
+                if isinstance(found, Note):  # before its time is taken for the bar's
+                    yield from self._flush()
+                yield from self._take(found, speaker, self._printed(words))
+        if not told:
+            self._context(text)
+            yield from self._failure(speaker, text, self._printed(text))
+
+    def _printed(self, text: str) -> float | None:
+        if "20" not in text[:512]:
+            return None
+        at_s = stamps.printed(text, self._tz)
+        if at_s is not None:
+            self._near_s = at_s
+            self._progress.began(at_s)
+            self._dated_to = max(self._dated_to, self._at)
+        return at_s
+
+    def _found(self, speaker: Speaker, text: str) -> Iterator[tuple[Step | Note | str, str]]:
+        """What step forms read in a line, and the words that may hold its time."""
+        if mlperf.MARKER in text:
+            yield from ((found, "") for found in self._mlperf.read(text))
+        elif dlrover.MARKER in text:
+            yield from ((found, "") for found in self._dlrover.read(text))
+        elif "%|" in text or "{'" in text:
+            rest = text
+            for drawn, rest in self._bar(speaker, text):  # noqa: B007 - the last rest counts
+                if drawn is not None:
+                    yield drawn, ""
+            yield from _found_in(rest)
+        else:
+            yield from _found_in(text)
+
+    def _bar(self, speaker: Speaker, text: str) -> Iterator[tuple[Step | Note | None, str]]:
+        """Bars and dicts of a line in their order, each with what follows it."""
+        at = 0
+        while (bar := bars.bar(text, at)) is not None:
+            before = bars.row(text[at : bar.start]) if "{'" in text[at : bar.start] else None
+            if before is not None:
+                yield self._of_row(speaker, before), text[bar.end :]
+            yield self._drawn(speaker, bar), text[bar.end :]
+            at = bar.end
+        row = bars.row(text[at:]) if "{'" in text[at:] else None
+        if row is not None:
+            yield self._of_row(speaker, row), ""
+
+    def _of_row(self, speaker: Speaker, row: Step | Note) -> Step | Note:
+        seen = self._bars.get(speaker.key)
+        if seen is not None and row.step is None:
+            row.step = seen.n
+        return row
+
+    def _drawn(self, speaker: Speaker, bar: bars.Bar) -> Step | None:
+        """A bar's step, None where it is drawn again or counts something else."""
+        seen = self._bars.get(speaker.key)
+        other = seen is not None and seen.of not in (bar.of, seen.n)
+        if not bar.trains or (other and not bar.named):
+            return None
+        if seen is not None and seen.n == bar.n and seen.of == bar.of:
+            return None
+        step = bar.step
+        if seen is not None and bar.n > seen.n and bar.elapsed_s - seen.elapsed_s >= bars.COARSE_S:
+            step.step_time_s = (bar.elapsed_s - seen.elapsed_s) / (bar.n - seen.n)
+            step.steps = bar.n - seen.n
+        if self._clock_s is not None:
+            step.at_s, step.reckoned = self._clock_s + bar.elapsed_s, True
+        self._bars[speaker.key] = _BarSeen(bar.of, bar.n, bar.elapsed_s)
+        self._bars.move_to_end(speaker.key)
+        if len(self._bars) > SPEAKERS_MAX:
+            self._bars.popitem(last=False)
+        return step
+
+    def _take(self, found: Step | Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
+        if isinstance(found, Note):
+            yield from self._note(found, speaker, at_s)
+            return
+        found.at_s = _sane(found.at_s)
+        if found.at_s is None and found.form not in ("bar", "hugging-face"):
+            found.at_s = at_s
+        near_s = found.at_s if found.at_s is not None else self._look_back(self._at)
+        waits = found.form in _WAITING
+        if self._pending is not None:
+            older, key, older_s = self._pending
+            self._pending = None
+            if (key == speaker.key and found.step in (None, older.step)) or (
+                found.step == older.step and older.form in _WAITING
+            ):
+                found = merged(older, found)
+                near_s = older_s if near_s is None else near_s
+            else:
+                yield from self._ended(older, Speaker(key), older_s)
+        if waits:
+            found.rank = self._rank_of(speaker)
+            self._pending = found, speaker.key, near_s
+        else:
+            yield from self._ended(found, speaker, near_s)
+
+    def _flush(self) -> Iterator[Said]:
+        if self._pending is not None:
+            older, key, near_s = self._pending
+            self._pending = None
+            yield from self._ended(older, Speaker(key), near_s)
+
+    def _ended(self, found: Step, speaker: Speaker, near_s: float | None) -> Iterator[Said]:
+        step = self._progress.take(found, speaker.key, near_s, found.form in _SHARED)
+        if step is None:
+            return
+        step.rank = step.rank if step.rank is not None else self._rank_of(speaker)
+        step.local_rank, step.host = speaker.local_rank, speaker.host
+        self._incident.progressed()
+        yield step
+
+    def _note(self, note: Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
+        note.at_s = note.at_s if note.at_s is not None else at_s
+        if note.at_s is None:
+            note.at_s = self._look_back(self._at)
+        if note.type == "overflow":
+            note.step = self._progress.next_step
+            self._progress.overflowed(note.step)
+        elif note.type != "check" and not note.apart:
+            self._progress.carries(note.type)
+        yield note
+
+    def _context(self, text: str) -> None:
+        """What is no object but changes how the next step is read."""
+        words = text.lstrip()
+        if words.startswith(_RESTARTS):
+            base = _LOADED.search(words[:1_024])
+            self._progress.restart(int(base[1]) if base is not None else None)
+        elif words.startswith("saving checkpoint at iteration"):
+            self._progress.carries("checkpoint")
+        elif "ChildFailedError" in words:
+            self._elastic.begin()
+
+    def _failure(self, speaker: Speaker, text: str, at_s: float | None) -> Iterator[Said]:
+        if self._elastic and (block := self._elastic.read(text)) is not None:
+            failure, time = block
+            yield from self._fails(failure, speaker, stamps.printed(time, self._tz), text)
+            return
+        labelled = speaker.rank is not None
+        found = self._tracebacks.read(speaker.key, labelled, text)
+        if found is None and not self._tracebacks.repeats(speaker.key, text):
+            found = read_failure(text)
+            if found is not None:
+                self._tracebacks.remember(speaker.key, text)
+        if found is not None:
+            yield from self._fails(found, speaker, at_s, text)
+            if found.detail == "launcher":
+                self._elastic.begin()
+
+    def _fails(
+        self, failure: Failure, speaker: Speaker, at_s: float | None, text: str
+    ) -> Iterator[Said]:
+        yield from self._flush()
+        if at_s is None:
+            at_s, failure.yearless_s = stamps.glog(text, self._tz, self._hint())
+        if at_s is None and failure.yearless_s is None:
+            known_s = (self._look_back(self._at), self._progress.ended_s)
+            at_s = max((one for one in known_s if one is not None), default=self._clock_s)
+        failure.at_s = at_s
+        rank = self._rank_of(speaker) if failure.class_ != "cancelled" else None
+        failure.rank = failure.rank if rank is None else rank
+        if failure.local_rank is None:
+            failure.local_rank = speaker.local_rank
+        failure.host = failure.host or speaker.host
+        judged = self._incident.judge(placed(failure))
+        if judged is not None:
+            self._progress.undated += judged.at_s is None
+            yield judged
+
+    def _hint(self) -> float | None:
+        """A time of this log, for stamps that name no year."""
+        for known_s in (self._near_s, self._first_s, self._clock_s):
+            if known_s is not None:
+                return known_s
+        return None
+
+    def _rank_of(self, speaker: Speaker) -> int | None:
+        if speaker.rank is not None:
+            return speaker.rank
+        if speaker.task is not None:
+            return speaker.task if self._tasks_are_ranks else None
+        return self._rank
+
+
+def _found_in(text: str) -> Iterator[tuple[Step | Note | str, str]]:
+    for form in forms.FORMS:
+        if form.marker in text:
+            found = form.read(text)
+            if found is not None:
+                yield found, text
+                return
+    if "Esimated iteration" in text:
+        yield from ((step, text) for step in forms.rank_times(text))
+
+
+def _sane(at_s: float | None) -> float | None:
+    return at_s if at_s is not None and AT_MIN_S <= at_s < AT_MAX_S else None
