@@ -17,6 +17,7 @@ from collectors.files import lines
 from collectors.missing import missing_reason
 from collectors.series import Owner, clean_one, entity_of, number
 from telemetry.codec import rejected
+from telemetry.metric_names import numbered
 from telemetry.metrics import Metric, recognise
 from telemetry.records import Rejected
 
@@ -125,7 +126,7 @@ def _counter(name: str, word: str, context: Context) -> NicReading | str:
     metric = recognise(name)
     entity = context.entity
     if metric is not None:
-        entity = entity_of(metric, name, Owner(metric.device, entity)) or entity
+        entity = entity_of(metric, name, Owner(metric.device, entity)) or numbered(name)
     reading = NicReading(name, metric, context.device, entity, section=context.section)
     reason = missing_reason(word)
     if reason is not None:
@@ -143,6 +144,8 @@ def _counter(name: str, word: str, context: Context) -> NicReading | str:
 _SETTINGS = frozenset({"lifespan"})
 _STATE_METRICS = {"state": "node_infiniband_state_id",
                   "phys_state": "node_infiniband_physical_state_id"}  # fmt: skip
+_PHYSICAL_WORDS = frozenset({"sleep", "polling", "disabled", "portconfigurationtraining",
+                             "linkup", "linkerrorrecovery", "phy test"})  # fmt: skip
 _STATE = re.compile(r"(\d{1,2}):\s*(.*)")
 _RATE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec")
 _BYTES_OF_GIGABIT = 1.25e8
@@ -160,6 +163,8 @@ def _sysfs(found: re.Match[str], context: Context) -> Iterator[Said]:
     rate = _RATE.match(word) if name == "rate" else None
     if metric is not None and state is not None:
         cleaned, missing = clean_one(metric, float(state[1]))
+        if name == "phys_state" and state[2].strip().lower() not in _PHYSICAL_WORDS:
+            cleaned, missing = None, "unknown"  # "4: ACTIVE" contradicts itself
         yield NicReading(name, metric, "nic", context.entity, cleaned, missing, state[2][:TEXT_MAX])
     elif rate is not None:
         metric = recognise("node_infiniband_rate_bytes_per_second")
