@@ -181,7 +181,8 @@ def _opened(
     listing = _listing(path / "jobs.json")
     said = _allocated(path, zone, put)
     FirstPass(
-        path, joined(listing, said, 0.0), zone, put, on_progress, said.aliases
+        path, joined(listing, said, 0.0), zone, put, on_progress, said.aliases,
+        about.year,
     ).run()  # fmt: skip
     ends = [*(put.spill.span() or ()), *(put.store.span() or ())]
     if not ends:

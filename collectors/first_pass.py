@@ -14,7 +14,8 @@ import msgspec
 from collectors import files, layout
 from collectors.frames import TRAINING
 from collectors.gauge_runs import GaugeRuns
-from collectors.kernel_log import LINE_BYTES_MAX, parse_line
+from collectors.kernel.times import Clock
+from collectors.kernel_log import NO_DATE, KernelLog, records
 from collectors.names import NodeNames
 from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run
 from collectors.prometheus_api import metric_lines
@@ -72,9 +73,11 @@ class FirstPass:
     def __init__(
         self, path: Path, listing: Allocation | None, zone: tzinfo, put: Put,
         on_progress: Progress | None, aliases: Mapping[str, str] | None = None,
+        year: int | None = None,
     ) -> None:  # fmt: skip
         self._path = path
         self._zone = zone
+        self._year = year
         self._put = put
         self._on_progress = on_progress
         self._done = 0
@@ -90,16 +93,16 @@ class FirstPass:
         self._xids = GaugeRuns()
 
     def run(self) -> None:
-        """Read all files, in the order of their names."""
+        """Read all files, in the order of their names; metrics first, they are always dated."""
+        for file in layout.metric_files(self._path):
+            self._metrics(file)
+        self._put.spill.flush()
         for file in layout.kernel_files(self._path):
             self._kernel(file)
         for file in layout.training_files(self._path):
             self._training(file)
-        for file in layout.metric_files(self._path):
-            self._metrics(file)
         for event in self._xids.events():
             self._put.store.add(event)
-        self._put.spill.flush()
         self._put.store.flush()
         self._put.store.sort()
         self._say_what_is_missing()
@@ -122,10 +125,17 @@ class FirstPass:
 
     def _kernel(self, file: Path) -> None:
         node, name = self._names.of_file(layout.stem(file)), self._name(file)
-        for number, line in enumerate(self._lines(file), 1):
-            said = parse_line(line, f"{name}:{number}", node, self._zone)
-            if said is not None:
-                self._put.store.add(said)
+        span = self._put.spill.span()
+        clock = Clock(
+            tz=self._zone, year=self._year, near_s=span[0] if span is not None else None,
+            boot_s=_boot(layout.boot_file(file)),
+        )  # fmt: skip
+        for said in records(KernelLog(name, clock), self._pieces(file, []), node):
+            if isinstance(said, Rejected) and said.reason == NO_DATE:
+                self._put.note(f"{name}: lines without a date were left out; kernel/<node>.boot"
+                               " names the boot time in Unix seconds, capture.json the year"
+                               )  # fmt: skip
+            self._put.store.add(said)
 
     def _training(self, file: Path) -> None:
         rank = re.fullmatch(r"rank-(\d{1,7})", layout.stem(file))
@@ -206,9 +216,6 @@ class FirstPass:
             return self._jobs[0]
         return next((name for name in said if name), "")
 
-    def _lines(self, file: Path) -> Iterator[bytes]:
-        return files.lines(self._pieces(file, []), LINE_BYTES_MAX)
-
     def _pieces(self, file: Path, cut: list[str]) -> Iterator[bytes]:
         def on_cut(why: str) -> None:
             cut.append(why)
@@ -237,3 +244,16 @@ def _clock(path: Path) -> float | None:
     if not AT_MIN_S <= start_s < AT_MAX_S:
         raise InputError(f"{path}: {start_s} is no time; {remedy}")
     return start_s
+
+
+def _boot(path: Path) -> float | None:
+    if not path.is_file():
+        return None
+    remedy = "it holds the boot time in Unix seconds"
+    try:
+        boot_s = float(path.read_text("ascii"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}; {remedy}") from error
+    if not AT_MIN_S <= boot_s < AT_MAX_S:
+        raise InputError(f"{path}: {boot_s} is no time; {remedy}")
+    return boot_s

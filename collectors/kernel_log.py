@@ -1,158 +1,168 @@
-"""Kernel log lines, as `dmesg --time-format iso` prints them, into events. Pure.
+"""Kernel logs in all forms in which tools print them, into events. Pure.
 
-An ordinary line costs one search for each marker. Adding a wording is adding a row to `FORMS`.
+An ordinary line is never looked at by itself: the markers of all wordings are searched in a whole
+piece of the file, and only lines that hold one are read.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
 
-from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
-from telemetry.records import Event, EventType, Rejected, Severity
-from telemetry.xids import lookup
+import msgspec
+
+from collectors.kernel.envelopes import open_line
+from collectors.kernel.events import KernelEvent, read_pci
+from collectors.kernel.forms import SEARCHED, may_say, said_by
+from collectors.kernel.story import Story
+from collectors.kernel.times import MONTH_AT_START, Clock
+from telemetry.codec import rejected
+from telemetry.records import Event, Rejected
+
+__all__ = ["KernelEvent", "KernelLog", "objects", "read_line", "read_pci", "records"]
 
 LINE_BYTES_MAX = 65_536
-TEXT_MAX = 4_096
-PID_MAX = 2**31 - 1
+SNIFF_BYTES = 4_096
+NO_DATE = "no date"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelEvent:
-    """What a line says, before it is known where it stands.
+@dataclass(slots=True)
+class KernelLog:
+    """One log, fed in pieces of any size.
 
-    at_s   Unix seconds, None where the line carries no time
-    pci    "0000:c3:00", None where the line names no device
+    name   for the places of what is rejected: "kernel/n1.log"
+    clock  what is known of its times
     """
 
-    type: EventType
-    severity: Severity
-    class_: str
-    text: str
-    code: int | None = None
-    pci: str | None = None
-    pid: int | None = None
-    process: str | None = None
-    at_s: float | None = None
+    name: str
+    clock: Clock = field(default_factory=Clock)
+    _story: Story = field(default_factory=Story)
+    _tail: bytes = b""
+    _lines: int = 0
+    _month: bytes = b""
+    _yearless: bool | None = None  # None: not seen yet
 
-    def event(self, node: str, at_s: float) -> Event:
-        """The record; its place in a stream is given by whoever merges."""
-        return Event(
-            at=at_s, node=node, source="kernel", started_at=0.0, seq=0,
-            type=self.type, severity=self.severity, class_=self.class_, text=self.text,
-            code=self.code, entity=f"pci:{self.pci}" if self.pci else "",
-            pid=self.pid, process=self.process,
-        )  # fmt: skip
+    def feed(self, data: bytes) -> Iterator[KernelEvent | Rejected]:
+        """What the lines that are whole now say."""
+        if self._lines == 0 and not self._tail and data.startswith(_UTF16):
+            yield rejected("UTF-16 text; convert it to UTF-8", data[:64], f"{self.name}:1")
+        whole, newline, tail = data.rpartition(b"\n")
+        if not newline:
+            self._tail = (self._tail + tail)[: LINE_BYTES_MAX + 1]
+            return
+        head, _, rest = whole.partition(b"\n")
+        yield from self._piece((self._tail + head)[: LINE_BYTES_MAX + 1] + b"\n" + rest)
+        self._tail = tail[: LINE_BYTES_MAX + 1]
+
+    def finish(self) -> Iterator[KernelEvent | Rejected]:
+        """What a last line without its end says, and what waits for further lines."""
+        if self._tail:
+            yield from self._piece(self._tail)
+            self._tail = b""
+        yield from self._story.finish()
+
+    def _piece(self, piece: bytes) -> Iterator[KernelEvent | Rejected]:
+        """Whole lines, the last without its end."""
+        done, before = 0, self._lines
+        for start, end, words in _marked(piece):
+            self._lines += piece.count(b"\n", done, start)
+            self._watch_months(piece, done, start)
+            done = start
+            yield from self._line(piece[start:end], words, self._lines + 1)
+        self._watch_months(piece, done, len(piece))
+        self._lines = before + piece.count(b"\n") + 1
+
+    def _watch_months(self, piece: bytes, start: int, end: int) -> None:
+        """The year of a yearless log goes on also where only ordinary lines stand."""
+        if self._yearless is None:  # journalctl puts a heading first
+            self._yearless = MONTH_AT_START.search(piece, 0, SNIFF_BYTES) is not None
+        if not self._yearless or self._all_of_one_month(piece, start, end):
+            return
+        for found in MONTH_AT_START.finditer(piece, start, end):
+            if found[1] != self._month:
+                self._month = found[1]
+                stop = piece.find(b"\n", found.start())
+                open_line(piece[found.start() : stop if stop >= 0 else None][:256], 0, self.clock)
+
+    def _all_of_one_month(self, piece: bytes, start: int, end: int) -> bool:
+        """Two counts answer it for most of a log."""
+        if self._month == b"" or not piece.startswith(self._month, start):
+            return False
+        sign = b"\n" + self._month + b" "
+        return piece.count(b"\n", start, end) == piece.count(sign, start, end + len(sign) - 1)
+
+    def _line(
+        self, data: bytes, words: list[bytes], number: int
+    ) -> Iterator[KernelEvent | Rejected]:
+        place = f"{self.name}:{number}"
+        if len(data) > LINE_BYTES_MAX:
+            yield rejected("line too long", data, place)
+            return
+        if not may_say(data, words):
+            return
+        line = open_line(data, number, self.clock)
+        said = said_by(line)
+        if isinstance(said, str):
+            yield rejected(said, data, place, line.at_s)
+        elif said is not None:
+            yield from self._story.hear(said, line)
 
 
-Maker = Callable[[str, float | None], KernelEvent | str]
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One family of lines: bytes that every one of them holds, and what to make of it.
-
-    make   (line, at_s) -> the event, or why the line is broken
-    """
-
-    marker: bytes
-    make: Maker
+def _marked(piece: bytes) -> list[tuple[int, int, list[bytes]]]:
+    """Start and end of each line that holds a word which is searched for, and the words."""
+    lower = piece.lower()
+    words: dict[int, list[bytes]] = {}
+    for word in SEARCHED:
+        at = lower.find(word)
+        while at >= 0:
+            words.setdefault(lower.rfind(b"\n", 0, at) + 1, []).append(word)
+            end = lower.find(b"\n", at)
+            at = lower.find(word, end) if end >= 0 else -1
+    spans: list[tuple[int, int, list[bytes]]] = []
+    for start in sorted(words):
+        end = piece.find(b"\n", start)
+        spans.append((start, end if end >= 0 else len(piece), words[start]))
+    return spans
 
 
 def read_line(line: bytes, place: str, tz: tzinfo = UTC) -> KernelEvent | Rejected | None:
-    """What one line says; None for an ordinary one, a `Rejected` for one that is broken."""
-    form = next((row for row in FORMS if row.marker in line), None)
-    if form is None:
-        return None
-    if len(line) > LINE_BYTES_MAX:
-        return rejected("line too long", line, place)
-    text = line.decode("utf-8", "replace").strip("\r\n\x00")
-    at_s = read_time(text, tz)
-    made = form.make(text, at_s)
-    return rejected(made, line, place, at_s) if isinstance(made, str) else made
+    """What one line says by itself; None for an ordinary one, a `Rejected` for a broken one."""
+    said = next(_all(KernelLog(place, Clock(tz=tz)), [line]), None)
+    return msgspec.structs.replace(said, place=place) if isinstance(said, Rejected) else said
 
 
-def parse_line(line: bytes, place: str, node: str, tz: tzinfo = UTC) -> Event | Rejected | None:
-    """`read_line` as a record of `node`; a line without a time cannot be placed."""
-    said = read_line(line, place, tz)
-    if not isinstance(said, KernelEvent):
-        return said
+def records(
+    log: KernelLog, pieces: Iterable[bytes], node: str
+) -> Iterator[Event | Rejected]:  # fmt: skip
+    """A whole log of one node."""
+    for said in _all(log, pieces):
+        if isinstance(said, KernelEvent):
+            yield _placed(said, f"{log.name}:{said.line}", node)
+        else:
+            yield said
+
+
+def _placed(said: KernelEvent, place: str, node: str) -> Event | Rejected:
     if said.at_s is None:
-        return rejected("no date", line, place)
+        return rejected(NO_DATE, said.text.encode(), place)
     return said.event(node, said.at_s)
 
 
-_TIME = re.compile(
-    r"\s{0,8}(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?(?=\s|$)"
-)
+def _all(log: KernelLog, pieces: Iterable[bytes]) -> Iterator[KernelEvent | Rejected]:
+    for piece in pieces:
+        yield from log.feed(piece)
+    yield from log.finish()
 
 
-def read_time(text: str, tz: tzinfo) -> float | None:
-    """Unix seconds of the ISO time that a line starts with; without an offset it is in `tz`."""
-    found = _TIME.match(text)
-    if found is None:
-        return None
-    day, clock, fraction, offset = found.groups()
-    try:
-        moment = datetime.fromisoformat(f"{day}T{clock}{offset or ''}")
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=tz)
-        at_s = moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
-    except (ValueError, OverflowError):
-        return None
-    return at_s if AT_MIN_S <= at_s < AT_MAX_S else None
-
-
-# `NVRM: Xid (PCI:0000:c3:00): 79, pid=1234, name=python3, text`; older drivers leave out "PCI:",
-# the domain, pid or name. What follows the number is free text and may hold any other number.
-_XID = re.compile(r"NVRM: Xid\s?\(([^()\n]{1,40})\): ?(\d{1,5})(?![0-9A-Za-z])")
-_PID = re.compile(r", pid=(\d{1,12})(?![0-9])")
-_NAME = re.compile(r", name=([^,\n]{1,64})")
-_PCI = re.compile(
-    r"(?:PCI:)?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2,4}):([0-9a-f]{2})(?:\.[0-7])?", re.IGNORECASE
-)
-
-
-def _xid(text: str, at_s: float | None) -> KernelEvent | str:
-    found = _XID.search(text)
-    if found is None:
-        return "Xid line without a device or a code"
-    pci = read_pci(found[1])
-    if pci is None:
-        return f"Xid line with the device {found[1]!r}"
-    code = int(found[2])
-    row = lookup(code)
-    end = found.end()
-    pid = _PID.search(text, end, end + 40)
-    name = _NAME.search(text, end, end + 160)
-    number = int(pid[1]) if pid is not None else None
-    return KernelEvent(
-        type="xid", code=code, pci=pci, at_s=at_s, text=text[:TEXT_MAX],
-        severity=row.severity if row is not None else "warning",
-        class_=row.class_ if row is not None else "unknown",
-        pid=number if number is not None and number <= PID_MAX else None,
-        process=_process(name[1]) if name is not None else None,
-    )  # fmt: skip
-
-
-def read_pci(text: str) -> str | None:
-    """ "PCI:0000:C3:00.0" and its shorter forms as "0000:c3:00"; None for anything else."""
-    found = _PCI.fullmatch(text.strip())
-    if found is None:
-        return None
-    domain, bus, device = found.groups()
-    if domain is None and len(bus) == 4:  # the oldest form: domain and bus are one number
-        domain, bus = "0000", bus[2:]
-    if len(bus) != 2:
-        return None
-    return f"{(domain or '0000').lower()[-4:]}:{bus}:{device}".lower()
-
-
-def _process(name: str) -> str | None:
-    bare = name.strip(" `'\"\r\n")
-    return None if bare in ("", "<unknown>") else bare
-
-
-FORMS: tuple[Form, ...] = (Form(b"NVRM: Xid", _xid),)
+def objects(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """`nodewarden parse kernel`: one object an event, or a rejected line."""
+    for said in _all(KernelLog(file), pieces):
+        if isinstance(said, KernelEvent):
+            yield said.as_object(file)
+        else:
+            yield {
+                "file": file, "type": "rejected", "reason": said.reason, "text": said.text,
+            }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from collectors.exporter_forms import exporter_objects
+from collectors.kernel_log import objects as kernel_objects
 from collectors.nic import nic_objects
 from collectors.slurm import read_slurm
 
@@ -18,6 +19,7 @@ Reader = Callable[[str, Iterable[bytes]], Iterator[dict[str, Any]]]
 
 KINDS: dict[str, Reader] = {
     "exporter": exporter_objects,
+    "kernel": kernel_objects,
     "nic": nic_objects,
     "slurm": read_slurm,
 }

@@ -53,6 +53,11 @@ def kernel_files(path: Path) -> list[Path]:
     return _named(path / "kernel", ".log")
 
 
+def boot_file(kernel_file: Path) -> Path:
+    """Where a kernel log's boot time stands, for lines without a date."""
+    return kernel_file.with_name(f"{stem(kernel_file)}.boot")
+
+
 def training_files(path: Path) -> list[Path]:
     """Training logs, sorted by job and name; the job is the directory's name."""
     folder = path / "training"

@@ -20,6 +20,7 @@ from telemetry.xids import XidRow, lookup
 
 # Application errors: NVIDIA's device plugin, GPUd and Meta agree that one never evicts a node.
 APPLICATION_XIDS = frozenset({13, 31, 43, 45})
+INJECTED = "injected"  # class of a fault that somebody put there for a test: it never acts
 TIMES_MAX = 16  # link-down times kept of one port
 LINE_MAX = 512  # characters of the original line in a finding's text
 KERNEL = "kernel"
@@ -76,7 +77,9 @@ class Critical(Quiet):
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """Classify one event; lines that are only news say nothing."""
         job = event.job or view.place(event.node, event.at).job
-        if event.type == "process":
+        if event.class_ == INJECTED:
+            return ()
+        if event.type == "process" or event.class_ == "segfault":
             return self._heard(_process(event, job), now_s)
         if event.type == "nic" and event.class_ == "link_down":
             return self._flap(event.node, event.entity, "link_down_event", event.at, job, now_s)

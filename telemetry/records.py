@@ -89,6 +89,7 @@ class Event(Header, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     class_      the parser's class: the Xid catalogue's class, or "user_code", "cuda", "nccl", "oom"
     text        the line as it was written, at most 4,096 characters
     kmsg_seq    with boot_id the event's identity across re-reads
+    details     what else the line says: {"unit": "NETIR_LINK_EVT", "action": "reset_gpu"}
     """
 
     type: EventType
@@ -101,6 +102,7 @@ class Event(Header, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     process: str | None = None
     job: str = ""
     kmsg_seq: int | None = None
+    details: dict[str, str | int] = {}
 
 
 class Steps(Header, frozen=True, kw_only=True, tag_field="kind", tag="steps"):

@@ -75,10 +75,11 @@ def refusal(path: Path, tz: str | None = None) -> str:
 def test_the_hand_made_capture_is_read_whole() -> None:
     records, _ = read(XID79)
     kinds = Counter(type(record).__name__ for record in records)
-    assert {"Begin": 1, "Settings": 1, "Allocation": 1, "Frame": 328, "Event": 2, "End": 1} == kinds
+    assert {"Begin": 1, "Settings": 1, "Allocation": 1, "Frame": 328, "Event": 3, "End": 1} == kinds
     assert [Begin, Settings, Allocation] == [type(record) for record in records[:3]]
     events = [record for record in records if isinstance(record, Event)]
-    assert [("n3", 79), ("n3", 45)] == [(event.node, event.code) for event in events]
+    assert [("pcie", None), ("xid", 79), ("xid", 45)] == [(e.type, e.code) for e in events]
+    assert {"n3"} == {event.node for event in events}
     frames = [r for r in records if isinstance(r, Frame) and r.node == "n3"]
     lost = [frame.at for frame in frames if frame.metrics["gpu_power_watts"][1] is None]
     assert START_S + 360.25 == lost[0]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kernel_log import KernelEvent, parse_line, read_line, read_pci
+from collectors.kernel_log import KernelEvent, KernelLog, read_line, read_pci, records
 from telemetry.records import Event, Rejected
 
 DATE = "2026-02-25T13:59:45,123456+00:00 "
@@ -23,7 +23,7 @@ def said(line: str) -> KernelEvent:
 
 
 def test_an_xid_line_becomes_an_event_of_its_node() -> None:
-    event = parse_line((DATE + FELL).encode(), "kernel/n3.log:7", "n3")
+    (event,) = records(KernelLog("kernel/n3.log"), [(DATE + FELL).encode()], "n3")
     assert isinstance(event, Event)
     assert ("n3", "kernel", AT_S) == (event.node, event.source, event.at)
     assert ("xid", 79, "pci:0000:c3:00") == (event.type, event.code, event.entity)
@@ -76,7 +76,7 @@ def test_pid_and_name_may_be_missing_or_strange(
     [
         "usb 1-1: a line that says Xid (PCI:0000:01:00): 99, but is not the driver's",
         "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.158.01",
-        "NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x62:0x65:2168)",
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
         "",
     ],
 )
@@ -115,9 +115,9 @@ def test_times_carry_their_zone_or_take_the_capture_s(date: str, at_s: float | N
 
 
 def test_an_event_without_a_date_cannot_be_placed() -> None:
-    found = parse_line(FELL.encode(), "x", "n1")
+    (found,) = records(KernelLog("kernel/n1.log"), [b"\n\n", FELL.encode()], "n1")
     assert isinstance(found, Rejected)
-    assert "no date" == found.reason
+    assert ("no date", "kernel/n1.log:3") == (found.reason, found.place)
 
 
 def test_a_line_beyond_64_kb_is_rejected() -> None:
