@@ -132,6 +132,9 @@ class ScrapeParser:
             if isinstance(series, str):
                 yield self._reject(series, line, place)
                 continue
+            if key not in known:  # what stands before the number is more than a series
+                yield self._slowly(series, line, place)
+                continue
             rest = line[cut:]
             try:
                 value = float(rest)

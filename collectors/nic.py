@@ -232,7 +232,7 @@ def _failed(found: re.Match[str], context: Context) -> Iterator[Said]:
 
 
 def _ethtool(found: re.Match[str], context: Context) -> Iterator[Said]:
-    yield _counter(found[1], found[2].strip(), context)
+    yield _counter(found[1], (found[2] or "").strip(), context)
 
 
 _GUID = re.compile(r"0x[0-9a-fA-F]{12,16}")

@@ -15,8 +15,9 @@ TIE = 1e-9  # "beyond" means by more than this share of the bound, so that a tie
 
 
 def counter_rates(
-    now: FloatArray, before: FloatArray, elapsed_s: FloatArray, wrap_at: FloatArray
-) -> FloatArray:
+    now: FloatArray, before: FloatArray, elapsed_s: FloatArray, wrap_at: FloatArray,
+    rebooted: NDArray[np.bool_] | None = None,
+) -> FloatArray:  # fmt: skip
     """Counts per second between two readings of the same counters.
 
     now, before  shape (nodes, metrics, entities), raw counts, NaN missing
@@ -24,6 +25,7 @@ def counter_rates(
     wrap_at      shape (metrics,), 2**width; a decrease from the upper half of the range of a
                  counter of at most 32 bits is a wrap, any other decrease a reset, after which all
                  that is counted is new
+    rebooted     shape (nodes,), whether the boot id changed in between: all counts are new
     returns      the shape of `now`, >= 0
     """
     delta = now - before
@@ -32,6 +34,9 @@ def counter_rates(
         limit = wrap_at[None, :, None]
         wraps = falls & (limit <= 2.0**32) & (before > limit / 2) & (now < limit / 2)
         delta = np.where(wraps, delta + limit, np.where(falls, now, delta))
+    if rebooted is not None and rebooted.any():
+        fresh = np.where(np.isnan(before), np.nan, now)
+        delta = np.where(rebooted[:, None, None], fresh, delta)
     seconds = np.where(elapsed_s > 0.0, elapsed_s, np.nan)
     return np.asarray(delta / seconds[:, None, None], dtype=np.float64)
 
