@@ -44,6 +44,10 @@ class View(Protocol):
         """The job's nodes at `at_s`, sorted by name; empty where the job is unknown."""
         ...
 
+    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
+        """The jobs that hold nodes at `at_s`, by id, each with its start where it is known."""
+        ...
+
     def leaf_nodes(self, leaf: str) -> Sequence[str]:
         """The nodes behind a leaf switch, sorted by name."""
         ...

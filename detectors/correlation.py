@@ -22,6 +22,8 @@ from telemetry.settings import EngineSettings
 
 # Faults that a leaf switch can give to all nodes behind it.
 LEAF_KINDS: frozenset[Kind] = frozenset({"node_silent", "nic_flap", "nic_fault"})
+# Faults after which a job ends no more steps, though none of them is certain by itself.
+HANG_CAUSES: frozenset[Kind] = frozenset({"node_silent", "user_error", "gpu_lost", "nic_fault"})
 FAULTS_MAX = 256  # faults kept of one story; more of them change nothing about it
 
 
@@ -137,6 +139,9 @@ class Correlator:
             return 0
         if story.incident.scope == f"leaf:{placed.leaf}" and finding.kind in LEAF_KINDS:
             return 0
+        hangs = [f for f in story.of_kind("job_hang") if f.job == placed.job]
+        if any(self._explained_by(f, placed) for f in hangs):
+            return 1
         if finding.kind in JOB_KINDS:
             return self._fit_job(story, placed)
         if finding.node and any(self._same_node(f.finding, finding) for f in story.faults.values()):
@@ -151,6 +156,8 @@ class Correlator:
     def _fit_job(self, story: Story, placed: Placed) -> int | None:
         """A job's fault beside a node's: a slow job joins it, a late exception is its echo."""
         finding = placed.finding
+        if finding.kind == "job_hang" and self._explains_hang(story, placed):
+            return 1
         for fault in story.machine_faults():
             if not placed.job or fault.job != placed.job:
                 continue
@@ -160,6 +167,20 @@ class Correlator:
             if fault.finding.certain and 0.0 <= since_s <= self._echo_s:
                 return 1
         return None
+
+    def _explained_by(self, hang: Placed, fault: Placed) -> bool:
+        """Whether a fault that is heard of later is why the job stands still."""
+        causes = fault.finding.certain or fault.finding.kind in HANG_CAUSES
+        return causes and bool(hang.job) and self._joins(hang.finding, fault.finding)
+
+    def _explains_hang(self, story: Story, hang: Placed) -> bool:
+        """Whether the job stands still because of what the story tells: an end has one cause."""
+        return bool(hang.job) and any(
+            fault.job == hang.job
+            and (fault.finding.certain or fault.finding.kind in HANG_CAUSES)
+            and self._joins(fault.finding, hang.finding)
+            for fault in story.faults.values()
+        )
 
     def _same_node(self, known: Finding, new: Finding) -> bool:
         """Whether two faults of one node are one story."""

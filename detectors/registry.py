@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from detectors.base import Detector
 from detectors.critical import Critical
+from detectors.progress import Progress
 from detectors.should_be_zero import ShouldBeZero
 from detectors.silence import Silence
 from detectors.straggler import Straggler
@@ -19,6 +20,7 @@ def detectors(settings: EngineSettings) -> list[Detector]:
         (settings.should_be_zero.enabled, ShouldBeZero(settings)),
         (settings.zscore.enabled, Zscore(settings)),
         (settings.straggler.enabled, Straggler(settings)),
+        (settings.progress.enabled, Progress(settings)),
         (settings.training.enabled, Training(settings)),
         (settings.silence.enabled, Silence(settings)),
     ]

@@ -130,6 +130,8 @@ def _leaf(story: Story, view: View) -> Told:
 def _plain(story: Story) -> Told:
     """A story without certainty or a slow job: its gravest fault speaks for it."""
     faults = ordered(story.faults.values())
+    # A job that stands still is the symptom; whatever else the story holds is nearer to the cause.
+    faults = [f for f in faults if f.finding.kind != "job_hang"] or faults
     root = min(_open_or_all(faults), key=lambda f: _SEVERITY_ORDER[f.finding.severity]).finding
     events = _network_events(story)
     confidence = min(0.9, _FLAP_CONFIDENCE * events) if events else _FAULT_CONFIDENCE

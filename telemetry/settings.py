@@ -78,6 +78,29 @@ class StragglerSettings(Section, frozen=True, kw_only=True):
     jobs_max: Count = 1_000
 
 
+class ProgressSettings(Section, frozen=True, kw_only=True):
+    """When a job stands still: each phase has a limit, learned from its past, and a ceiling."""
+
+    enabled: bool = True
+    train_floor_s: Positive = 60.0
+    train_multiple: Positive = 3.0  # of the median time between steps
+    train_samples: Count = 5
+    pause_multiple: Positive = 1.5  # of a pause that came at least twice
+    phase_multiple: Positive = 3.0  # of the longest time that the phase took
+    phase_floor_s: Positive = 120.0
+    train_ceiling_s: Positive = 600.0  # the collective time-out of PyTorch
+    init_ceiling_s: Positive = 1_800.0
+    first_ceiling_s: Positive = 1_800.0
+    evaluation_ceiling_s: Positive = 1_800.0
+    checkpoint_ceiling_s: Positive = 1_800.0
+    tensor_idle_ratio: Share = 0.005
+    tensor_idle_s: Positive = 30.0
+    rdma_zero_bytes_per_second: Positive = 1e6  # per node; management traffic is less
+    rdma_s: Positive = 600.0
+    nodes_share: Share = 0.9  # of the job's nodes that report
+    leap_s: Positive = 30.0  # a longer gap of the log itself proves nothing
+
+
 class TrainingSettings(Section, frozen=True, kw_only=True):
     """NaN and infinite loss or gradient norm."""
 
@@ -141,6 +164,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     zscore: ZscoreSettings = ZscoreSettings()
     critical: CriticalSettings = CriticalSettings()
     straggler: StragglerSettings = StragglerSettings()
+    progress: ProgressSettings = ProgressSettings()
     training: TrainingSettings = TrainingSettings()
     silence: SilenceSettings = SilenceSettings()
     should_be_zero: ShouldBeZeroSettings = ShouldBeZeroSettings()

@@ -33,6 +33,9 @@ class FakeView:
     def job_nodes(self, job: str, at_s: float) -> Sequence[str]:
         return sorted(self.jobs.get(job, ()))
 
+    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
+        return [(job, None) for job in sorted(self.jobs)]
+
     def leaf_nodes(self, leaf: str) -> Sequence[str]:
         return sorted(self.leaves.get(leaf, ()))
 
