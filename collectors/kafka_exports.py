@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -60,6 +60,7 @@ class Form:
     """One tool's way to write a record as a line of JSON.
 
     keys   what every one of its lines holds
+    only   what they may hold at all, empty where anything
     read   (line's object, its bytes, what the file's name says, number of the line from 0)
     """
 
@@ -68,6 +69,11 @@ class Form:
     read: Callable[[Object, bytes, Where, int], ArchiveLine | str]
     example: str
     source: str
+    only: frozenset[str] = frozenset()
+
+    def fits(self, names: Set[str]) -> bool:
+        """Whether an object with these names is one of its lines."""
+        return self.keys <= names and (not self.only or names <= self.only)
 
 
 def form_of(line: bytes) -> Form | None:
@@ -76,7 +82,7 @@ def form_of(line: bytes) -> Form | None:
         found = _OBJECT.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return next((form for form in FORMS if form.keys <= found.keys()), None)
+    return next((form for form in FORMS if form.fits(found.keys())), None)
 
 
 def read_line_of(
@@ -90,7 +96,7 @@ def read_line_of(
         return rejected("line over 16 MB", line[:400], place)
     try:
         found = _OBJECT.decode(bare)
-        if not form.keys <= found.keys():
+        if not form.fits(found.keys()):
             return rejected(f"no line of {form.name}", line, place)
         said = form.read(found, bare, where, number)
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
@@ -259,7 +265,8 @@ FORMS: tuple[Form, ...] = (
          "Confluent S3 sink, JsonFormat; FileStreamSink with StringConverter"),
     Form("Kafka Connect, fields", frozenset({"value"}), _fields,
          '{"key":"main","offset":7,"timestamp":"2026-02-25T12:00:00Z","value":"eyJraW5kIjoi..."}',
-         "Aiven sinks, format.output.type=jsonl or json"),
+         "Aiven sinks, format.output.type=jsonl or json",
+         frozenset({"key", "value", "offset", "timestamp", "headers"})),
 )  # fmt: skip
 
 

@@ -1,20 +1,25 @@
-"""Captures as pieces of history: their records, replayed, in an archive of the history shard."""
+"""What sites already have as an archive: captures and Prometheus' history as pieces of history,
+Kafka exports as the topics they were."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
-from collectors.capture import Capture
-from nodewarden.logs import arrived
+from nodewarden.exports import ExportFile, export_lines
+from nodewarden.logs import Log
 from telemetry.archive import ArchiveWriter
-from telemetry.codec import encode
+from telemetry.archive_line import ArchiveLine
+from telemetry.codec import decode, encode
 from telemetry.errors import InputError, SettingsError
-from telemetry.records import Record, Rejected
+from telemetry.records import Arrived, Record, Rejected
 from telemetry.settings import Configuration
 from telemetry.topics import REJECTED, TELEMETRY, partition_of
+
+WRITERS_MAX = 1_024
 
 
 class Imported(msgspec.Struct):
@@ -24,17 +29,14 @@ class Imported(msgspec.Struct):
     rejected: int = 0
 
 
-def import_captures(
-    captures: Iterable[Capture], out: Path, configuration: Configuration
-) -> Imported:
-    """Write the captures one after the other, older after newer too: each begins anew.
+def import_logs(logs: Iterable[Log], out: Path, configuration: Configuration) -> Imported:
+    """Write captures' logs one after the other, older after newer too: each begins anew.
 
     Raises InputError where `out` is not an empty or new directory.
     """
     if not configuration.history_shards:
         raise SettingsError("history_shards is empty: an import needs a history shard")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: exists and is not an empty directory; choose another")
+    _check(out)
     shard = configuration.history_shards[0]
     partition = partition_of(shard, configuration.shards)
     if partition is None:
@@ -44,20 +46,69 @@ def import_captures(
         ArchiveWriter(out, TELEMETRY, partition) as telemetry,
         ArchiveWriter(out, REJECTED, 0) as refused,
     ):
-        for capture in captures:
-            for at in arrived(capture.records()):
+        for log in logs:
+            for at in log.records:
                 if isinstance(at.record, Rejected):
-                    value = msgspec.json.encode(at.record)
-                    refused.append(done.rejected, round(at.arrival * 1000.0), value)
-                    done.rejected += 1
+                    _refuse(refused, done, at.arrival, at.record)
                 else:
-                    _append(telemetry, done.records, at.arrival, at.record, shard)
+                    _append(telemetry, done.records, at, at.record, shard)
                     done.records += 1
     return done
 
 
-def _append(writer: ArchiveWriter, offset: int, arrival: float, record: Record, shard: str) -> None:
-    replayed = msgspec.structs.replace(record, replayed=arrival)
+def import_exports(
+    files: list[ExportFile], out: Path, torn: list[str], repeats: list[int]
+) -> Imported:
+    """Write exported records at the places where they stood, of all of nodewarden's topics.
+
+    Raises InputError where `out` is not an empty or new directory.
+    """
+    _check(out)
+    done = Imported()
+    writers: dict[tuple[str, int], ArchiveWriter] = {}
+    last_ms = 0
+    with ExitStack() as stack:
+        refused = stack.enter_context(ArchiveWriter(out, REJECTED, 0))
+        for line in export_lines(files, torn, repeats):
+            if isinstance(line, Rejected):
+                _refuse(refused, done, last_ms / 1000.0, line)
+                continue
+            if line.topic == REJECTED:
+                continue  # what was rejected then is kept where it came from
+            writer = writers.get((line.topic, line.partition))
+            if writer is None:
+                if len(writers) >= WRITERS_MAX:
+                    raise InputError(f"{out}: more than {WRITERS_MAX} partitions in one export")
+                writer = stack.enter_context(ArchiveWriter(out, line.topic, line.partition))
+                writers[line.topic, line.partition] = writer
+            last_ms = _millis(line, last_ms)
+            writer.append(
+                line.offset, last_ms, line.value, line.key, line.headers, line.timestamp_type
+            )
+            done.records += 1
+    return done
+
+
+def _millis(line: ArchiveLine, last_ms: int) -> int:
+    """The record's time in the log; of one that lost it, when it says it happened."""
+    if line.timestamp_ms >= 0:
+        return line.timestamp_ms
+    record = decode(line.value or b"null", "")
+    return last_ms if record.at is None else round(record.at * 1000.0)
+
+
+def _check(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists and is not an empty directory; choose another")
+
+
+def _refuse(writer: ArchiveWriter, done: Imported, arrival: float, record: Rejected) -> None:
+    writer.append(done.rejected, round(arrival * 1000.0), msgspec.json.encode(record))
+    done.rejected += 1
+
+
+def _append(writer: ArchiveWriter, offset: int, at: Arrived, record: Record, shard: str) -> None:
+    replayed = msgspec.structs.replace(record, replayed=at.arrival)
     kind = str(record.__struct_config__.tag).encode()
     headers = [("kind", kind)]
-    writer.append(offset, round(arrival * 1000.0), encode(replayed), shard.encode(), headers)
+    writer.append(offset, round(at.arrival * 1000.0), encode(replayed), shard.encode(), headers)

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from collectors.capture import is_capture, open_capture
+from collectors.layout import metric_files
+from nodewarden.exports import export_files, export_records, is_export, partitions_of
 from streams.fold import ShardKind
 from telemetry.archive import Torn, archive_files, is_archive, read_archive
 from telemetry.archive_records import read_records
@@ -34,6 +36,7 @@ class Log:
     """One shard's records in order; `notes` and `torn` fill while it is read.
 
     shard   its name, the key of its snapshots
+    repeats records of an export that stood at a place already read, and were left out
     cold    the log begins neither with its first offset nor with `Begin`
     stored  what of its snapshots was published up to a time
     """
@@ -45,40 +48,76 @@ class Log:
     stored: Callable[[float], Mapping[str, bytes]] = field(default=lambda _: {})
     notes: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
+    repeats: list[int] = field(default_factory=lambda: [0])
     cold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One way in which a piece of the past lies on disk.
+
+    holds   whether a path is one of these; they are tried in order
+    files   where its files are, for people
+    """
+
+    name: str
+    holds: Callable[[Path], bool]
+    open: Callable[[Path, Configuration, str | None, Progress | None], list[Log]]
+    files: str
+
+
+def format_of(path: Path) -> Format:
+    """The format that a path is in. Raises InputError, one line with the path and the remedy."""
+    if not path.exists():
+        raise InputError(f"{path}: no such directory; give a capture or an archive")
+    found = next((row for row in FORMATS if row.holds(path)), None)
+    if found is not None:
+        return found
+    known = ", ".join(f"{row.name} ({row.files})" for row in FORMATS)
+    raise InputError(f"{path}: none of {known}; see README, Replay")
 
 
 def open_logs(
     path: Path, configuration: Configuration, tz: str | None, progress: Progress | None = None
 ) -> list[Log]:
-    """The logs of an archive (one a partition) or of a capture (one).
+    """The logs of an archive or an export (one a partition) or of a capture (one).
 
     Raises InputError, one line that names the path and the remedy.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such directory; give a capture or an archive")
-    if is_archive(path):
-        return [_archive_log(path, p, configuration) for p in _partitions(path)]
-    if path.is_dir() and is_capture(path):
-        return [_capture_log(path, configuration, tz, progress)]
-    raise InputError(
-        f"{path}: neither an archive ({TELEMETRY}/<partition>/*.jsonl.zst) nor a capture "
-        "(metrics/*.om, kernel/<node>.log, training/<job>/*.log); see README, Replay"
-    )
+    return format_of(path).open(path, configuration, tz, progress)
 
 
-def _partitions(path: Path) -> list[int]:
-    return sorted({file.partition for file in archive_files(path, TELEMETRY)})
+def _archive_logs(
+    path: Path, configuration: Configuration, _tz: str | None, _progress: Progress | None
+) -> list[Log]:
+    partitions = sorted({file.partition for file in archive_files(path, TELEMETRY)})
+    return [_archive_log(path, partition, configuration) for partition in partitions]
 
 
-def _capture_log(
+def _export_logs(
+    path: Path, configuration: Configuration, _tz: str | None, _progress: Progress | None
+) -> list[Log]:
+    files = export_files(path)
+    logs = []
+    for partition in partitions_of(files):
+        shard, kind = _shard(partition, configuration)
+        log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()), shard=shard)
+        found = export_records(files, partition, log.torn, log.repeats)
+        log.records = _placed(found, kind, log)
+        logs.append(log)
+    if not logs:
+        raise InputError(f"{path}: an export without a record of {TELEMETRY}; export that topic")
+    return logs
+
+
+def _capture_logs(
     path: Path, configuration: Configuration, tz: str | None, progress: Progress | None
-) -> Log:
+) -> list[Log]:
     capture = open_capture(path, configuration.engine, tz, progress, configuration.timezone)
     log = Log(name=str(path), kind="capture", records=iter(()), notes=capture.notes)
     log.torn = capture.torn
     log.records = arrived(capture.records())
-    return log
+    return [log]
 
 
 def arrived(records: Iterable[Record | Rejected]) -> Iterator[Arrived]:
@@ -90,21 +129,31 @@ def arrived(records: Iterable[Record | Rejected]) -> Iterator[Arrived]:
 
 
 def _archive_log(path: Path, partition: int, configuration: Configuration) -> Log:
-    shards = configuration.shards
-    shard = shards[partition] if partition < len(shards) else f"partition-{partition}"
-    kind: ShardKind = "history" if shard in configuration.history_shards else "live"
+    shard, kind = _shard(partition, configuration)
     log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()), shard=shard)
-    log.records = _archived(path, partition, kind, log)
+    log.records = _placed(_archived(path, partition, log), kind, log)
     log.stored = lambda until_s: _snapshots(path, shard, until_s)
     return log
 
 
-def _archived(path: Path, partition: int, kind: ShardKind, log: Log) -> Iterator[Arrived]:
-    first = True
+def _shard(partition: int, configuration: Configuration) -> tuple[str, ShardKind]:
+    shards = configuration.shards
+    shard = shards[partition] if partition < len(shards) else f"partition-{partition}"
+    return shard, "history" if shard in configuration.history_shards else "live"
+
+
+def _archived(path: Path, partition: int, log: Log) -> Iterator[Arrived]:
     for found in read_records(path, TELEMETRY, partition):
         if isinstance(found, Torn):
             log.torn.append(f"{found.path}: {found.reason}")
-            continue
+        else:
+            yield found
+
+
+def _placed(records: Iterable[Arrived], kind: ShardKind, log: Log) -> Iterator[Arrived]:
+    """Records of a shard; what is replayed arrived when it first did."""
+    first = True
+    for found in records:
         if first:
             log.cold = found.offset > 0 and not isinstance(found.record, Begin)
             first = False
@@ -152,3 +201,18 @@ def between(log: Log, from_s: float | None, to_s: float | None) -> Iterator[Arri
 
 def _as_of(record: KeptFromBefore, from_s: float) -> KeptFromBefore:
     return msgspec.structs.replace(record, at=from_s, sent_at=None)
+
+
+def _is_metrics(path: Path) -> bool:
+    """Whether a path is Prometheus' history alone: a dump, an answer, or a directory of them."""
+    return path.is_file() or bool(metric_files(path))
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("an archive", is_archive, _archive_logs, f"{TELEMETRY}/<partition>/*.jsonl.zst"),
+    Format("a capture", lambda path: path.is_dir() and is_capture(path), _capture_logs,
+           "metrics/*.om, kernel/<node>.log, training/<job>/*.log"),
+    Format("a Kafka export", is_export, _export_logs, "kcat -J, Kafka Connect JSON"),
+    Format("Prometheus history", _is_metrics, _capture_logs,
+           "OpenMetrics with timestamps, query_range JSON"),
+)  # fmt: skip

@@ -78,6 +78,11 @@ def replay(
     cold = any(log.cold for log in logs)
     summary = summarize(folds, len(torn), cold)
     notes = [note for log in logs for note in log.notes]
+    notes += [
+        f"{log.name}: {log.repeats[0]} records stood at a place already read and were left out"
+        for log in logs
+        if log.repeats[0]
+    ]
     notes += [f"read to its last whole part: {text}" for text in torn]
     if cold:
         notes.append("cold start: what happened before the first record is not known")

@@ -1,4 +1,4 @@
-"""`nodewarden import`: captures into an archive, each a piece of history between Begin and End."""
+"""`nodewarden import`: what a site already has into one archive that replays."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
-from collectors.capture import is_capture, open_capture
-from nodewarden.importing import import_captures
+from nodewarden.exports import export_files, is_export
+from nodewarden.importing import Imported, import_exports, import_logs
+from nodewarden.logs import format_of, open_logs
 from nodewarden.progress import bar
 from nodewarden.session import Session, config_option
+from telemetry.archive import is_archive
 from telemetry.errors import InputError
+from telemetry.settings import Configuration
 
 
 @click.command("import")
@@ -24,20 +27,53 @@ from telemetry.errors import InputError
 def command(
     session: Session, paths: tuple[Path, ...], out: Path, tz: str | None, config: Path | None
 ) -> None:
-    """Turn captures into one archive of the history shard; it replays as the captures do."""
+    """Turn captures, Prometheus' history and Kafka exports into one archive that replays as they.
+
+    Captures and Prometheus' history become pieces of history; exports the topics they were.
+    """
     configuration = session.settings(config).configuration
-    for path in paths:
-        if not path.is_dir() or not is_capture(path):
-            raise InputError(f"{path}: no capture (metrics/*.om, kernel/<node>.log, ...)")
-    with bar() as progress:
-        captures = [
-            open_capture(path, configuration.engine, tz, progress.read, configuration.timezone)
-            for path in paths
-        ]
-        done = import_captures(captures, out, configuration)
+    exported = [path for path in paths if not _is_capture_like(path)]
+    if exported and len(exported) < len(paths):
+        raise InputError(f"{exported[0]}: a Kafka export; import exports and captures separately")
+    notes: list[str] = []
+    done = (
+        _exports(paths, out, notes) if exported else _captures(paths, out, tz, configuration, notes)
+    )
     click.echo(f"{done.records} records in {out}")
     if done.rejected:
         click.echo(f"{done.rejected} rejected records kept under nodewarden.rejected")
-    for capture in captures:
-        for note in capture.notes:
-            click.echo(f"note: {note}")
+    for note in notes:
+        click.echo(f"note: {note}")
+
+
+def _is_capture_like(path: Path) -> bool:
+    """Whether it becomes a piece of history; an export does not. InputError for all the rest."""
+    format_of(path)
+    if is_archive(path):
+        raise InputError(f"{path}: is an archive already; replay reads it as it is")
+    return not is_export(path)
+
+
+def _captures(
+    paths: tuple[Path, ...], out: Path, tz: str | None, configuration: Configuration,
+    notes: list[str],
+) -> Imported:  # fmt: skip
+    with bar() as progress:
+        logs = [log for path in paths for log in open_logs(path, configuration, tz, progress.read)]
+        done = import_logs(logs, out, configuration)
+    for log in logs:
+        notes += log.notes
+        notes += [f"read to its last whole part: {text}" for text in log.torn]
+    return done
+
+
+def _exports(paths: tuple[Path, ...], out: Path, notes: list[str]) -> Imported:
+    files = [file for path in paths for file in export_files(path)]
+    files.sort(key=lambda file: file.first)
+    torn: list[str] = []
+    repeats = [0]
+    done = import_exports(files, out, torn, repeats)
+    notes += [f"read to its last whole part: {text}" for text in torn]
+    if repeats[0]:
+        notes.append(f"{repeats[0]} records stood at a place already read and were left out")
+    return done
