@@ -14,18 +14,22 @@ from telemetry.metrics import CATALOGUE
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is blind without any of `metrics`, and the exporter's setting that shows them."""
+    """What is blind without any of `metrics`, and the exporter's setting that shows them.
+
+    logged   a kernel log tells the same
+    """
 
     off: str
     detectors: tuple[str, ...]
     metrics: tuple[str, ...]
     remedy: str
+    logged: bool = False
 
 
 NEEDS: tuple[Need, ...] = (
-    Need("Xids where no kernel log is read", ("critical",),
+    Need("Xids", ("critical",),
          ("gpu_last_xid_code", "gpu_xid_window_events", "gpu_xid_events_total"),
-         "add DCGM_FI_DEV_XID_ERRORS to dcgm-exporter's counters"),
+         "add DCGM_FI_DEV_XID_ERRORS to dcgm-exporter's counters", logged=True),
     Need("thermal slowdown", ("zscore", "should_be_zero"),
          ("gpu_thermal_violation_us_total", "gpu_hardware_thermal_slowdown_us_total"),
          "add DCGM_FI_DEV_THERMAL_VIOLATION"),
@@ -55,8 +59,8 @@ NEEDS: tuple[Need, ...] = (
          ("nic_packet_sequence_errors_total", "nic_ack_timeouts_total",
           "nic_out_of_sequence_packets_total"),
          "send the hw_counters of /sys/class/infiniband"),
-    Need("link flaps where no kernel log is read", ("critical",), ("nic_link_downed_total",),
-         "run node_exporter with its infiniband collector"),
+    Need("link flaps", ("critical",), ("nic_link_downed_total",),
+         "run node_exporter with its infiniband collector", logged=True),
 )  # fmt: skip
 
 
@@ -73,11 +77,18 @@ class Absence:
     off: tuple[Need, ...]
 
 
-def absence(seen: Collection[str]) -> Absence:
-    """What is missing beside the catalogue names that were `seen`, with a value or null."""
+def absence(seen: Collection[str], logged: bool = False) -> Absence:
+    """What is missing beside the catalogue names that were `seen`, with a value or null.
+
+    logged   whether kernel logs are read
+    """
     missing = [row for row in CATALOGUE if row.name not in seen]
     return Absence(
         usual=tuple(row.name for row in missing if not row.optional),
         optional=tuple(row.name for row in missing if row.optional),
-        off=tuple(need for need in NEEDS if not any(name in seen for name in need.metrics)),
+        off=tuple(
+            need
+            for need in NEEDS
+            if not (logged and need.logged) and not any(name in seen for name in need.metrics)
+        ),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from collectors import files, layout
+from collectors.absence import absence
 from collectors.frames import TRAINING
 from collectors.gauge_runs import GaugeRuns
 from collectors.kernel.times import Clock
@@ -25,6 +26,7 @@ from collectors.store import RecordStore
 from collectors.training.records import LogRecords, Told
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 from telemetry.errors import InputError
+from telemetry.metrics import BY_NAME
 from telemetry.records import Allocation, Rejected
 
 NOTES_MAX = 200
@@ -116,12 +118,24 @@ class FirstPass:
             if target.source == TRAINING and "step" not in metrics:
                 put.note(f"training gauges of job {target.job!r} without a training_step were"
                          " left out: they cannot be joined to a step")  # fmt: skip
+        self._say_what_is_off()
         if put.blanked:
             said = ", ".join(
                 f"{metric} {count} {reason}"
                 for (metric, reason), count in put.blanked.most_common(BLANKED_SAID)
             )
             put.note(f"{put.blanked.total()} samples held no usable value and are null: {said}")
+
+    def _say_what_is_off(self) -> None:
+        """Of the kinds of devices that somebody measures: what cannot be seen all the same."""
+        targets = self._put.spill.targets()
+        columns = [column for target in targets for column in self._put.spill.columns(target)]
+        devices = {column.device for column in columns}
+        seen = {column.metric for column in columns} | self._xids.metrics
+        off = absence(seen, logged=bool(layout.kernel_files(self._path))).off
+        blind = [need.off for need in off if BY_NAME[need.metrics[0]].device in devices]
+        if blind:
+            self._put.note(f"nobody sends the metrics that would show: {', '.join(blind)}")
 
     def _kernel(self, file: Path) -> None:
         node, name = self._names.of_file(layout.stem(file)), self._name(file)

@@ -28,12 +28,14 @@ class GaugeRuns:
     """Add runs in any order, then ask once for the events.
 
     dropped   readings beyond `READINGS_MAX`
+    metrics   names of the gauges that were there
     """
 
     def __init__(self) -> None:
         self._readings: list[Reading] = []
         self._starts: dict[str, float] = {}
         self.dropped = 0
+        self.metrics: set[str] = set()
 
     def heard(self, node: str, at_s: float) -> None:
         """The node's exporter answered at `at_s`."""
@@ -42,6 +44,7 @@ class GaugeRuns:
     def add(self, node: str, series: Series, times: FloatArray, values: FloatArray) -> None:
         """A run of one Xid gauge: times rising, NaN where there was no value."""
         assert series.metric is not None
+        self.metrics.add(series.metric.name)
         self.heard(node, float(times[0]))
         form, code = _FORM[series.metric.name], xid_label(series.labels)
         there = ~np.isnan(values)
