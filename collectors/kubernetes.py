@@ -93,14 +93,14 @@ def _node(place: Place, value: dict[str, Any], line: int) -> Flat:
     capacity, free = dict_of(status.get("capacity")), dict_of(status.get("allocatable"))
     mig = {
         hit[1]: count
-        for key, amount in capacity.items()
+        for key, amount in free.items()
         if (hit := MIG.fullmatch(text_of(key))) and (count := count_of(amount))
     }
     return {
         **node_flat(place, name, conditions, cordoned, taints),
         "aliases": sorted({a for a in [*said, name_of(labels.get("kubernetes.io/hostname"))]
                            if a and a != name}),
-        "gpus": _gpus(labels, capacity, mig), "gpus_withheld": _withheld(capacity, free, mig),
+        "gpus": _gpus(labels, capacity, mig), "gpus_withheld": _withheld(capacity, free),
         "mig": mig, "zone": name_of(labels.get(PLACE_LABELS[0])),
         "boot_id": name_of(dict_of(status.get("nodeInfo")).get("bootID")),
     }  # fmt: skip
@@ -115,10 +115,12 @@ def _gpus(labels: dict[str, Any], capacity: dict[str, Any], mig: dict[str, int])
     return None if not counts or mig else sum(counts)
 
 
-def _withheld(capacity: dict[str, Any], free: dict[str, Any], mig: dict[str, int]) -> int | None:
-    """GPUs that the device plugin holds back as unhealthy; 0 says nothing of GPUs in parts."""
-    keys = [*GPU_RESOURCES, *(f"nvidia.com/mig-{part}" for part in mig)]
-    pairs = [(count_of(capacity.get(key)), count_of(free.get(key))) for key in keys]
+def _withheld(capacity: dict[str, Any], free: dict[str, Any]) -> int | None:
+    """Whole GPUs that the device plugin holds back as unhealthy.
+
+    Parts say nothing of it: the capacity keeps rows of parts that were cut anew.
+    """
+    pairs = [(count_of(capacity.get(key)), count_of(free.get(key))) for key in GPU_RESOURCES]
     known = [(whole, left) for whole, left in pairs if whole is not None and left is not None]
     return sum(max(whole - left, 0) for whole, left in known) if known else None
 
