@@ -111,8 +111,7 @@ def _closed(step: int, records: list[Steps]) -> WholeStep:
     ranks = [one.ranks or [WHOLE_JOB] for one in records]
     sizes = list(map(len, ranks))
     all_ranks = np.array(list(chain.from_iterable(ranks)), dtype=np.int64)
-    _, first = np.unique(all_ranks, return_index=True)
-    once = np.sort(first)  # a rank that two records speak for: the first did
+    once = _first_places(all_ranks)  # a rank that two records speak for: the first did
     times_s = _spread([one.step_time_s for one in records], sizes)[once]
     told_s = times_s[~np.isnan(times_s)]
     step_time_s = float(np.median(told_s)) if told_s.size else None
@@ -124,6 +123,13 @@ def _closed(step: int, records: list[Steps]) -> WholeStep:
         nodes=[one.node for one in records],
         compute_time_s=_spread([one.compute_time_s for one in records], sizes)[once],
     )  # fmt: skip
+
+
+def _first_places(ranks: IntArray) -> IntArray:
+    """Where each rank stands for the first time."""
+    if len(set(ranks.tolist())) == ranks.size:
+        return np.arange(ranks.size)
+    return np.sort(np.unique(ranks, return_index=True)[1])
 
 
 def _spread(columns: list[list[float | None]], sizes: list[int]) -> FloatArray:

@@ -14,6 +14,7 @@ from telemetry.records import Allocation, Hardware, Job, JobNode, NodeInfo
 NOWHERE = Place(job="", stage=None, leaf="", rack="", pod="")
 OUT_OF_SERVICE = ("drain", "down", "fail", "gone", "maint", "reboot", "power")
 LISTING_RECORDS_MAX = 10_000
+PLACES_MAX = 100_000
 
 
 class Listing(msgspec.Struct):
@@ -48,6 +49,7 @@ class Inventory:
         self._leaves: dict[str, list[str]] = {}
         self._ranks: dict[str, dict[int, str]] = {}
         self._changes: list[float] = []
+        self._places: dict[tuple[str, int], Place] = {}  # by node and changes that lie behind
         self.version = 0
         self.patience: dict[str, float] = {}
 
@@ -101,6 +103,7 @@ class Inventory:
                 if time is not None
             }
         )
+        self._places = {}
         self._ranks = {}
         self._leaves = {}
         for name, info in sorted(self._nodes.items()):
@@ -111,6 +114,15 @@ class Inventory:
 
     def place(self, node: str, at_s: float) -> Place:
         """Where `node` belongs at `at_s`."""
+        key = (node, bisect_right(self._changes, at_s))
+        place = self._places.get(key)
+        if place is None:
+            if len(self._places) >= PLACES_MAX:
+                self._places.clear()
+            place = self._places[key] = self._place(node, at_s)
+        return place
+
+    def _place(self, node: str, at_s: float) -> Place:
         info = self._nodes.get(node)
         held = self._held(node, at_s)
         if info is None and held is None:
@@ -143,14 +155,6 @@ class Inventory:
             return ()
         names = {held.name for held in known.nodes}
         return sorted(name for name in names if self.place(name, at_s).job == job)
-
-    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
-        """The jobs that hold nodes at `at_s`, by id, each with its start where it is known."""
-        return [
-            (job.id, job.start)
-            for _, job in sorted(self._jobs.items())
-            if (job.start is None or job.start <= at_s) and (job.end is None or at_s < job.end)
-        ]
 
     def leaf_nodes(self, leaf: str) -> Sequence[str]:
         """The nodes behind a leaf switch, sorted by name."""

@@ -35,10 +35,9 @@ class Progress:
         if not steps.step:
             return
         step = max(steps.step)
-        times = [t for t in steps.step_time_s if t is not None]
-        took = max(times) if times else 0.0
         known = self.jobs.get(steps.job)
         if known is None:
+            took = _took(steps)
             begun = at - took
             self.jobs[steps.job] = JobProgress(begun, at, now, step, took, took)
             if len(self.jobs) > JOBS_MAX:
@@ -48,6 +47,7 @@ class Progress:
         known.heard_at = now
         if step <= known.step:
             return
+        took = _took(steps)
         if steps.step_kind in ("train", "unknown"):
             # A log line may speak for several steps: its time is their mean.
             known.productive_s += took * min(step - known.step, 10_000)
@@ -67,3 +67,7 @@ class Progress:
         if wall <= 0.0:
             return None
         return min(1.0, sum(j.productive_s for j in self.jobs.values()) / wall)
+
+
+def _took(steps: Steps) -> float:
+    return max((time_s for time_s in steps.step_time_s if time_s is not None), default=0.0)
