@@ -156,6 +156,14 @@ class Inventory:
         names = {held.name for held in known.nodes}
         return sorted(name for name in names if self.place(name, at_s).job == job)
 
+    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
+        """The jobs that hold nodes at `at_s`, by id, each with its start where it is known."""
+        return [
+            (job.id, job.start)
+            for _, job in sorted(self._jobs.items())
+            if (job.start is None or job.start <= at_s) and (job.end is None or at_s < job.end)
+        ]
+
     def leaf_nodes(self, leaf: str) -> Sequence[str]:
         """The nodes behind a leaf switch, sorted by name."""
         return self._leaves.get(leaf, ())
