@@ -32,6 +32,8 @@ def verdict(incident: Incident, context: Context, policy: PolicySettings, now_s:
         return _slow(incident, context, policy, now_s)
     if incident.kind == "nic_flap":
         return _flap(incident, context, policy, now_s)
+    if incident.kind == "loss_anomaly" and {e.detector for e in incident.evidence} == {"curves"}:
+        return _spike(incident, now_s)
     if incident.kind in ("loss_anomaly", "job_hang", "job_slow"):
         return _no_suspect(incident, now_s)
     return _uncertain(incident, now_s)
@@ -64,6 +66,14 @@ def _user_code(incident: Incident, now_s: float) -> Verdict:
         "Notify the owner; roll the code back if it changed lately."
     )
     return _said("user code", "page", reason, now_s)
+
+
+def _spike(incident: Incident, now_s: float) -> Verdict:
+    reason = (
+        f"A curve jumped: {_first_text(incident)}. A finite spike often passes by itself, and no "
+        "curve accuses a node: notify the owner, who may roll back."
+    )
+    return _said("loss spike", "page", reason, now_s)
 
 
 def _is_shared(incident: Incident) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from detectors.base import Detector
 from detectors.critical import Critical
+from detectors.curves import Curves
 from detectors.progress import Progress
 from detectors.should_be_zero import ShouldBeZero
 from detectors.silence import Silence
@@ -22,6 +23,7 @@ def detectors(settings: EngineSettings) -> list[Detector]:
         (settings.straggler.enabled, Straggler(settings)),
         (settings.progress.enabled, Progress(settings)),
         (settings.training.enabled, Training(settings)),
+        (settings.curves.enabled, Curves(settings)),
         (settings.silence.enabled, Silence(settings)),
     ]
     return [detector for enabled, detector in rows if enabled]

@@ -111,6 +111,24 @@ class TrainingSettings(Section, frozen=True, kw_only=True):
     jobs_max: Count = 1_000
 
 
+class CurvesSettings(Section, frozen=True, kw_only=True):
+    """Loss, gradient norm and MFU against the job's own past."""
+
+    enabled: bool = True
+    at_once_ratio: Annotated[float, Meta(gt=1.0)] = 5.0  # ByteRobust
+    loss_ratio: Annotated[float, Meta(gt=1.0)] = 1.4
+    grad_norm_ratio: Annotated[float, Meta(gt=1.0)] = 2.0
+    efficiency_ratio: Share = 0.9
+    sigmas: Positive = 6.0
+    usual_steps: Count = 128
+    usual_min_steps: Count = 20
+    warmup_steps: Count = 50  # the learning rate still rises
+    recent_steps: Count = 6
+    recent_flagged_steps: Count = 4
+    clear_steps: Count = 20
+    jobs_max: Count = 1_000
+
+
 class SilenceSettings(Section, frozen=True, kw_only=True):
     """Nodes that were heard and are not any more."""
 
@@ -166,6 +184,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     straggler: StragglerSettings = StragglerSettings()
     progress: ProgressSettings = ProgressSettings()
     training: TrainingSettings = TrainingSettings()
+    curves: CurvesSettings = CurvesSettings()
     silence: SilenceSettings = SilenceSettings()
     should_be_zero: ShouldBeZeroSettings = ShouldBeZeroSettings()
     correlation: CorrelationSettings = CorrelationSettings()

@@ -62,6 +62,7 @@ def slow(suspects: tuple[str, ...] = ("n02",), confidence: float = 0.8) -> Incid
 XID = (line("Xid 79 (GPU has fallen off the bus)"),)
 FLAP = (line("the link went down"),)
 NAN = (Evidence("training", "loss", None, None, "", 10.0, "the loss is NaN at step 7"),)
+SPIKE = Evidence("curves", "loss_jump", 7.9, 2.1, "", 10.0, "the loss went up to 7.9 from 2.1")
 LEAF = msgspec.structs.replace(
     incident("fabric", "network", (), (STEP_TIME, line("ECN", "n01"), line("ECN", "n02"))),
     suspects=[Suspect("", "leaf:l1", 1.0)],
@@ -107,6 +108,8 @@ LEAF = msgspec.structs.replace(
          "common mode, fabric or leaf", "page", "now", []),
         (incident("fleet_shift", "common_mode", (), (STEP_TIME,)), 100.0,
          "common mode, fabric or leaf", "page", "now", []),
+        (incident("loss_anomaly", "unknown", (), (SPIKE,)), 100.0,
+         "loss spike", "page", "now", []),
         (incident("node_silent", "unknown", (), (line("n02 is silent"),)), 100.0,
          "node silent", "page", "now", []),
         (incident("telemetry_gap", "telemetry"), 100.0, "telemetry", "page", "now", []),
