@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check format test-services test-all bench replay long clean
+.PHONY: help demo test setup check format test-services test-all bench bench-long replay long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,14 +40,17 @@ test-services: $(READY) ## the slow tests
 
 test-all: test test-services ## both
 
-bench: $(READY) ## throughput, printed and never asserted
-	@$(BIN)/pytest -s -m bench tests || [ $$? -eq 5 ]
+bench: $(READY) ## throughput, printed and never asserted; memory, asserted
+	@$(BIN)/pytest -q -s -m "bench and not slow" tests/bench
+
+bench-long: $(READY) ## the benchmarks that take minutes
+	@$(BIN)/pytest -q -s -m "bench and slow" tests/bench
 
 replay: $(INSTALLED) ## FILE=capture or archive: what would have been said of it
 	@test -n "$(FILE)" || { echo "make replay FILE=<directory of a capture or an archive>" >&2; exit 2; }
 	@$(BIN)/nodewarden replay "$(FILE)"
 
-long: check test-all bench ## everything there is
+long: check test-all bench bench-long ## everything there is
 
 clean: ## remove the virtual environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache nodewarden-demo
