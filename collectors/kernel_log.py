@@ -25,6 +25,7 @@ __all__ = ["KernelEvent", "KernelLog", "objects", "read_line", "read_pci", "reco
 
 LINE_BYTES_MAX = 65_536
 SNIFF_BYTES = 4_096
+HEADING_LINES = 20
 NO_DATE = "no date"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -53,8 +54,8 @@ class KernelLog:
         if not newline:
             self._tail = (self._tail + tail)[: LINE_BYTES_MAX + 1]
             return
-        head, _, rest = whole.partition(b"\n")
-        yield from self._piece((self._tail + head)[: LINE_BYTES_MAX + 1] + b"\n" + rest)
+        head, more, rest = whole.partition(b"\n")
+        yield from self._piece((self._tail + head)[: LINE_BYTES_MAX + 1] + more + rest)
         self._tail = tail[: LINE_BYTES_MAX + 1]
 
     def finish(self) -> Iterator[KernelEvent | Rejected]:
@@ -78,7 +79,10 @@ class KernelLog:
     def _watch_months(self, piece: bytes, start: int, end: int) -> None:
         """The year of a yearless log goes on also where only ordinary lines stand."""
         if self._yearless is None:  # journalctl puts a heading first
-            self._yearless = MONTH_AT_START.search(piece, 0, SNIFF_BYTES) is not None
+            if MONTH_AT_START.search(piece, 0, SNIFF_BYTES) is not None:
+                self._yearless = True
+            elif self._lines > HEADING_LINES:
+                self._yearless = False
         if not self._yearless or self._all_of_one_month(piece, start, end):
             return
         for found in MONTH_AT_START.finditer(piece, start, end):

@@ -229,7 +229,8 @@ def _xid(event: Event, code: int, row: XidRow | None, job: str) -> Sighting:
         text = f"Xid {code}, which no catalogue knows: {line}"
         return replace(_base(event, f"xid_{code}", job, text), role="evidence", kind="gpu_fault")
     seen = _base(event, f"xid_{code}", job, f"Xid {code} ({row.meaning}): {line}")
-    if row.isolate_on_one and code not in APPLICATION_XIDS:
+    waits = event.details.get("remap") == "pending"  # a reset repairs it; jobs are safe till then
+    if row.isolate_on_one and code not in APPLICATION_XIDS and not waits:
         return replace(
             seen, kind=row.kind, cause="hardware", severity="critical", certain=True
         )  # fmt: skip

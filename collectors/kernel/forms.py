@@ -9,9 +9,11 @@ FORMS: tuple[Form, ...] = (
     *xid.FORMS, *gpu.FORMS, *nic.FORMS, *storage.FORMS, *oom.FORMS, *host.FORMS,
 )  # fmt: skip
 
+# The kernel's own records hold 1 KB; a wrapped one (JSON, another tool's line) may hold more.
+LOOKED_AT = 8_192
+
 # journald writes a message that is no plain text as numbers: no marker can be seen in it.
-NUMBERS = b'"message":['
-NUMBERS_SPACED = b'"message" : ['
+NUMBERS = (b'"message":[', b'"message": [', b'"message" : [')
 
 
 # Words that several markers share: one search finds all of them. None is common in ordinary lines.
@@ -23,7 +25,7 @@ SHARED = (
 
 def _by_searched() -> dict[bytes, tuple[Form, ...]]:
     """What a piece of a file is searched for, and whose lines hold it: no row is left out."""
-    rows: dict[bytes, tuple[Form, ...]] = {NUMBERS: (), NUMBERS_SPACED: ()}
+    rows: dict[bytes, tuple[Form, ...]] = dict.fromkeys(NUMBERS, ())
     for form in FORMS:
         searched = next((word for word in SHARED if word in form.marker), form.marker)
         rows[searched] = (*rows.get(searched, ()), form)
@@ -39,7 +41,7 @@ def may_say(data: bytes, searched: list[bytes]) -> bool:
         return True
     lower, text = data.lower(), data.decode("utf-8", "replace")
     return any(
-        form.pattern.search(text)
+        form.pattern.search(text, 0, len(text) if form.anywhere else LOOKED_AT)
         for word in searched
         for form in SEARCHED[word]
         if form.marker in lower
@@ -52,7 +54,8 @@ def said_by(line: Line) -> Said | str | None:
     for form in FORMS:
         if form.marker not in lower or (line.user_space and not form.anywhere):
             continue
-        found = form.pattern.search(line.message)
+        end = len(line.message) if form.anywhere else LOOKED_AT
+        found = form.pattern.search(line.message, 0, end)
         if found is not None:
             return form.make(form, found, line)
     return None

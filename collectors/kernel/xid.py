@@ -183,8 +183,8 @@ _SXID = re.compile(
     r"(?![0-9A-Za-z])(?:, ?(?P<word>Fatal|Non-?fatal)\b)?(?:, ?Link (?P<link>\d{1,3})\b)?", _I,
 )  # fmt: skip
 _SXID_DETAIL = re.compile(r"^,? ?(?:Severity \d|Data \{|Engine instance)", _I)
-# From the Fabric Manager's table: these stop the whole fabric, whatever the word.
-ALWAYS_FATAL = frozenset({10003, 12020, 22003, 22011, *range(23001, 23018)})
+# The fabric stops, whatever the word: the Fabric Manager's table, and a controller that halted.
+ALWAYS_FATAL = frozenset({10003, 12020, 22003, 22011, *range(23001, 23018), 26006})
 
 
 def _sxid(form: Form, found: re.Match[str], line: Line) -> KernelEvent | str:
