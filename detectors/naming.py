@@ -36,6 +36,7 @@ STEP_TIME_DOUBT, NAMER_DOUBT, SUPPORT_DOUBT = 0.7, 0.5, 0.8
 CONFIDENCE_MAX = 0.99
 SUSPECTS_SURE = 2  # more hosts than this are no longer one host's fault
 CROWD_CONFIDENCE_MAX = 0.49
+OUTLIERS = frozenset({"zscore", "zscore_pooled", "robust_peers"})
 SIGMAS_FULL = 6.0  # an outlier this far out counts in full, a nearer one in part
 RUNNER_UP_SHARE = 0.6  # a node with less of the leader's strength is noise beside it
 
@@ -81,6 +82,13 @@ def told(
     chronic   the same whenever they began: a mate that suffered before is a mate that suffers
     """
     job_nodes = set(view.job_nodes(slow.job, slow.onset))
+    lies = {
+        _of(p)
+        for p in [*evidence, *chronic]
+        if p.finding.kind == "telemetry_gap" and p.finding.metric in BY_NAME
+    }
+    evidence = [p for p in evidence if _of(p) not in lies]
+    chronic = [p for p in chronic if _of(p) not in lies]
     sick = _sick_nodes([*evidence, *chronic])
     own = [p for p in evidence if p.job == slow.job and names(p.finding)]
     shared = _shared_leaves(evidence, sick, job_nodes, view, settings)
@@ -109,6 +117,11 @@ def told(
         kind="job_slow", cause="unknown", severity="warning",
         confidence=six_digits(1.0 - STEP_TIME_DOUBT), suspects=[],
     )  # fmt: skip
+
+
+def _of(placed: Placed) -> tuple[str, str]:
+    """Node and metric: what a collector's fault makes worthless."""
+    return placed.finding.node, placed.finding.metric
 
 
 def _sick_nodes(evidence: Iterable[Placed]) -> dict[str, set[str]]:
@@ -212,7 +225,8 @@ def _suspected(accusing: Sequence[Finding], evidence: Sequence[Placed]) -> Told:
 def _case(node: str, namers: list[Finding], evidence: Sequence[Placed]) -> Named:
     weights: dict[tuple[str, Kind], float] = {}
     for finding in namers:
-        key = (finding.detector.partition("_")[0], finding.kind)  # both zscore forms are one kind
+        source = "peers" if finding.detector in OUTLIERS else finding.detector
+        key = (source, finding.kind)  # who compares with the peers says one thing, in any form
         weights[key] = max(weights.get(key, 0.0), _weight(finding))
     support = {
         p.finding.metric
@@ -225,7 +239,7 @@ def _case(node: str, namers: list[Finding], evidence: Sequence[Placed]) -> Named
 
 
 def _weight(finding: Finding) -> float:
-    if not finding.detector.startswith("zscore"):
+    if finding.detector not in OUTLIERS:
         return 1.0
     return min(1.0, finding.score / SIGMAS_FULL)
 

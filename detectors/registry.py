@@ -6,9 +6,11 @@ from detectors.base import Detector
 from detectors.critical import Critical
 from detectors.curves import Curves
 from detectors.progress import Progress
+from detectors.robust_peers import RobustPeers
 from detectors.should_be_zero import ShouldBeZero
 from detectors.silence import Silence
 from detectors.straggler import Straggler
+from detectors.telemetry_quality import TelemetryQuality
 from detectors.training import Training
 from detectors.zscore import Zscore
 from telemetry.settings import EngineSettings
@@ -19,7 +21,9 @@ def detectors(settings: EngineSettings) -> list[Detector]:
     rows: list[tuple[bool, Detector]] = [
         (settings.critical.enabled, Critical(settings)),
         (settings.should_be_zero.enabled, ShouldBeZero(settings)),
+        (settings.telemetry_quality.enabled, TelemetryQuality(settings)),
         (settings.zscore.enabled, Zscore(settings)),
+        (settings.robust_peers.enabled, RobustPeers(settings)),
         (settings.straggler.enabled, Straggler(settings)),
         (settings.progress.enabled, Progress(settings)),
         (settings.training.enabled, Training(settings)),

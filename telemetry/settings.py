@@ -48,6 +48,42 @@ class ZscoreSettings(Section, frozen=True, kw_only=True):
     group_min: Count = 6
 
 
+class RobustPeersSettings(Section, frozen=True, kw_only=True):
+    """Median and MAD of the peers, a usual offset per node, and a CUSUM over ticks."""
+
+    enabled: bool = True
+    group_min: Count = 4
+    samples_min: Count = 12  # of a node in its group, before anything is said of it
+    counter_samples_min: Count = 5  # the same where no offset is learned: what should be zero
+    covered_s: Positive = 300.0  # and so much time; gaps do not count
+    drift_sigmas: Positive = 1.0
+    threshold_sigmas: Positive = 10.0
+    fast_s: Positive = 30.0  # the largest shift takes so long, two ticks at least: z is cut to that
+    offset_errors: NotNegative = 2.0  # standard errors of the offset that are added to the drift
+    calm_sigmas: Positive = 3.0  # a higher CUSUM stops the learning of the offset
+    effect_sigmas: Positive = 6.0  # a scale is at least the metric's smallest effect over this
+    relative_floor: NotNegative = 0.01  # and at least this share of the peers' median
+    smooth_samples: Count = 60
+    level_samples: Count = 6
+    offset_s: Positive = 7_200.0  # how fast the usual offset follows
+    shift_s: Positive = 21_600.0  # how fast a lasting shift becomes usual
+    gap_s: Positive = 900.0  # a longer gap in the source starts the CUSUM anew
+    mates_ticks: NotNegative = 3.0  # so long a finding waits for others that are on their way
+
+
+class TelemetryQualitySettings(Section, frozen=True, kw_only=True):
+    """Metrics that lie, freeze or vanish: faults of the collector, not of the machine."""
+
+    enabled: bool = True
+    stuck_s: Positive = 600.0
+    busy_percent: Positive = 90.0  # utilisation from which a GPU cannot have an idle engine
+    gone_s: Positive = 120.0
+    seen_samples: Count = 6  # a metric is expected of a node that sent it so often
+    everybody_share: Share = 0.9
+    frozen_samples: Count = 20
+    findings_max: Count = 10_000
+
+
 class CriticalSettings(Section, frozen=True, kw_only=True):
     """Events that need no statistics."""
 
@@ -142,7 +178,7 @@ class ShouldBeZeroSettings(Section, frozen=True, kw_only=True):
     """Abnormal-operation metrics judged alone: what zscore cannot see when many are bad."""
 
     enabled: bool = True
-    hold_s: Positive = 120.0
+    hold_s: Positive = 60.0  # robust_peers waits as long: mates are known before anyone is named
     share: Share = 0.9
     clear_share: Share = 0.5
 
@@ -180,6 +216,8 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     shard: str = "main"
     ticks: TickSettings = TickSettings()
     zscore: ZscoreSettings = ZscoreSettings()
+    robust_peers: RobustPeersSettings = RobustPeersSettings()
+    telemetry_quality: TelemetryQualitySettings = TelemetryQualitySettings()
     critical: CriticalSettings = CriticalSettings()
     straggler: StragglerSettings = StragglerSettings()
     progress: ProgressSettings = ProgressSettings()

@@ -7,13 +7,16 @@ import pytest
 
 from detectors.base import FloatArray, Sighting
 from detectors.should_be_zero import ShouldBeZero
-from telemetry.settings import EngineSettings
+from telemetry.settings import EngineSettings, ShouldBeZeroSettings
 from tests.fakes import cluster, tick
 
 VIEW = cluster()
 ECN = "nic_ecn_marked_packets_total"
 NODES = ["n00", "n01", "n02"]
 NAN = np.nan
+
+
+RULES = EngineSettings(should_be_zero=ShouldBeZeroSettings(hold_s=120.0))
 
 
 def judge(
@@ -29,7 +32,7 @@ def columns(*series: list[float]) -> FloatArray:
 
 
 def test_every_node_that_suffers_is_said_once_whoever_else_does() -> None:
-    detector = ShouldBeZero(EngineSettings())
+    detector = ShouldBeZero(RULES)
     values = columns([9e3] * 12, [9e3] * 12, [0.0] * 12)
 
     said = judge(detector, values)
@@ -53,17 +56,17 @@ def test_every_node_that_suffers_is_said_once_whoever_else_does() -> None:
     ],
 )
 def test_look_alikes_say_nothing(series: list[float]) -> None:
-    assert [] == judge(ShouldBeZero(EngineSettings()), columns(series, series, series))
+    assert [] == judge(ShouldBeZero(RULES), columns(series, series, series))
 
 
 def test_two_samples_suffice_where_the_source_is_slow() -> None:
     values = columns([9e3] * 2, [0.0] * 2, [NAN] * 2)
 
-    assert ["n00"] == [s.node for s in judge(ShouldBeZero(EngineSettings()), values, interval_s=60)]
+    assert ["n00"] == [s.node for s in judge(ShouldBeZero(RULES), values, interval_s=60)]
 
 
 def test_it_clears_when_half_of_the_window_is_below_and_not_when_it_is_missing() -> None:
-    detector = ShouldBeZero(EngineSettings())
+    detector = ShouldBeZero(RULES)
     judge(detector, columns([9e3] * 12, [0.0] * 12, [0.0] * 12))
 
     assert [] == judge(detector, columns([NAN] * 12, [0.0] * 12, [0.0] * 12), 130.0)
@@ -73,7 +76,7 @@ def test_it_clears_when_half_of_the_window_is_below_and_not_when_it_is_missing()
 
 
 def test_a_node_that_left_is_cleared_but_a_late_frame_says_nothing_of_other_nodes() -> None:
-    detector = ShouldBeZero(EngineSettings())
+    detector = ShouldBeZero(RULES)
     judge(detector, columns([9e3] * 12, [0.0] * 12, [0.0] * 12))
 
     assert [] == judge(detector, columns([0.0] * 12), 100.0, ["n01"], partial=True)
@@ -83,11 +86,11 @@ def test_a_node_that_left_is_cleared_but_a_late_frame_says_nothing_of_other_node
 def test_performance_metrics_are_not_its_business() -> None:
     warm = tick("gpu_temperature_celsius", columns([90.0] * 12), ["n00"], 120.0)
 
-    assert () == ShouldBeZero(EngineSettings()).on_tick(warm, VIEW, 120.0)
+    assert () == ShouldBeZero(RULES).on_tick(warm, VIEW, 120.0)
 
 
 def test_a_restart_changes_nothing() -> None:
-    straight, resumed = ShouldBeZero(EngineSettings()), ShouldBeZero(EngineSettings())
+    straight, resumed = ShouldBeZero(RULES), ShouldBeZero(RULES)
     judge(straight, columns([9e3] * 12, [0.0] * 12, [0.0] * 12))
     resumed.restore(straight.snapshot())
 
