@@ -1,158 +1,108 @@
-"""From an archive's bytes to findings, with every detector; beside pandas. Printed only."""
+"""The engine with all detectors and no decoding, the share of each, and the bytes of its state.
+
+Printed, never asserted: machines differ.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+import msgspec
 import pytest
 
-from actions.policy import verdict
-from detectors.base import FloatArray, IntArray
+from detectors.base import Detector
 from evaluation.simulator import Simulation
-from evaluation.writers import write_archive
-from nodewarden.logs import open_logs
 from streams.fold import Fold
-from telemetry.metrics import BY_NAME, CATALOGUE
-from telemetry.records import Arrived, Frame, Steps
-from telemetry.settings import Configuration
-from tests.bench.pandas_rule import abnormal
-from tests.bench.rates import cpu_s, show
+from telemetry.records import Arrived, Frame
+from tests.folding import fresh
 
-NODES, MINUTES = 128, 30.0
-COLUMNS = (
-    "step", "step_time_s", "compute_time_s", "loss", "grad_norm", "tokens", "mfu_ratio",
-    "throughput",
-)  # fmt: skip
+NODES, MINUTES = 512, 12.0
+METHODS = ("on_tick", "on_event", "on_steps", "advance")
 
 pytestmark = pytest.mark.bench
 
 
-def read(archive: Path) -> Iterator[Arrived]:
-    (log,) = open_logs(archive, Configuration(), "UTC")
-    return log.records
+class Meter:
+    """CPU seconds by detector."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+
+    def watch(self, detector: Detector) -> None:
+        """Measure every method of the detector from now on."""
+        self.spent[detector.name] = 0.0
+        for method in METHODS:
+            setattr(detector, method, self._timed(detector.name, getattr(detector, method)))
+
+    def _timed(self, name: str, work: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        def timed(*arguments: Any) -> Sequence[Any]:
+            began = time.process_time()
+            said = work(*arguments)
+            self.spent[name] += time.process_time() - began
+            return said
+
+        return timed
 
 
-def fold(archive: Path) -> Fold:
-    folding = Fold(verdict)
-    for arrived in read(archive):
-        folding.step(arrived)
-    return folding
+def log() -> list[Arrived]:
+    """A quiet job on all nodes; seed 1."""
+    run = Simulation(NODES, minutes=MINUTES, seed=1)
+    return [
+        Arrived(place, arrival, record) for place, (arrival, record) in enumerate(run.records())
+    ]
 
 
-def samples_in(archive: Path) -> tuple[int, int]:
-    """Values in frames, values in columns of steps."""
-    of_frames = of_steps = 0
-    for arrived in read(archive):
-        record = arrived.record
-        if isinstance(record, Frame):
-            of_frames += sum(map(len, record.metrics.values()))
-        elif isinstance(record, Steps):
-            of_steps += sum(len(getattr(record, name)) for name in COLUMNS)
-    return of_frames, of_steps
+def samples(arrived: Sequence[Arrived]) -> int:
+    """Values in the frames, one per metric and entity."""
+    frames = (one.record for one in arrived if isinstance(one.record, Frame))
+    return sum(len(values) for frame in frames for values in frame.metrics.values())
 
 
-def test_engine_speed(tmp_path: Path) -> None:
-    archive = tmp_path / "archive"
-    write_archive(Simulation(NODES, minutes=MINUTES, seed=1), archive)
-    of_frames, of_steps = samples_in(archive)
-    samples = of_frames + of_steps
-    print(
-        f"\n{NODES} nodes, {MINUTES:g} min: {of_frames:,} values in frames, {of_steps:,} in steps"
-    )
-    decode_s = cpu_s(lambda: sum(1 for _ in read(archive)))
-    whole_s = cpu_s(lambda: fold(archive))
-    judged, pandas_s = with_pandas(archive)
-    show("archive to the rule in pandas", judged, pandas_s)
-    show("archive to records", samples, decode_s)
-    show("archive to findings", samples, whole_s, pandas_s * samples / judged)
-    shares(archive)
-
-
-def shares(archive: Path) -> None:
-    """Where the time of one run goes; the clocks themselves cost some of it."""
-    spent: dict[str, float] = defaultdict(float)
-    folding = Fold(verdict)
-    began = time.perf_counter()
-    records = read(archive)
-    timed = False
-    while True:
-        at = time.perf_counter()
-        arrived = next(records, None)
-        spent["decode"] += time.perf_counter() - at
-        if arrived is None:
-            break
-        folding.step(arrived)
-        if folding.ready and not timed:  # the settings have made the detectors
-            timed = True
-            watch(folding, spent)
-    whole = time.perf_counter() - began
-    parts = sorted(spent.items(), key=lambda part: -part[1])
-    for name, seconds in [*parts, ("the rest of the fold", whole - sum(spent.values()))]:
-        print(f"  {name:<30} {100.0 * seconds / whole:>8.1f} %")
-
-
-def watch(folding: Fold, spent: dict[str, float]) -> None:
-    """Put a clock around every detector, the ticks and the correlation."""
-    for detector in folding.detectors:
-        for method in ("on_tick", "on_event", "on_steps", "advance"):
-            clock(detector, method, detector.name, spent)
-    clock(folding.correlator, "take", "correlation", spent)
-    clock(folding.correlator, "advance", "correlation", spent)
-    for source in ("gpu", "nic"):
-        clock(folding._source(source), "take", "frames into ticks", spent)
-        clock(folding._source(source), "close", "ticks closed", spent)
-
-
-def clock(owner: Any, method: str, name: str, spent: dict[str, float]) -> None:
-    inner: Callable[..., object] = getattr(owner, method)
-
-    def timed(*given: object) -> object:
-        began = time.perf_counter()
-        result = inner(*given)
-        spent[name] += time.perf_counter() - began
-        return result
-
-    setattr(owner, method, timed)
-
-
-def with_pandas(archive: Path) -> tuple[int, float]:
-    """(samples, CPU seconds): the one rule over the GPU frames, decoded as the engine does it."""
-    settings = Simulation(NODES, minutes=MINUTES, seed=1).settings
-    interval_s = settings.ticks.interval_s["gpu"]
-    ticks = round(settings.zscore.window_s / interval_s)
-
-    def work() -> int:
-        arrays, group = metric_arrays(archive, interval_s)
-        for name, raw in arrays.items():
-            metric = BY_NAME[name]
-            abnormal(
-                raw, group, counter=metric.kind == "counter", high=metric.bad == "high",
-                interval_s=interval_s, ticks=ticks, coverage=settings.zscore.coverage,
-            )  # fmt: skip
-        return sum(int(np.count_nonzero(~np.isnan(raw))) for raw in arrays.values())
-
+def seconds(fold: Fold, arrived: Sequence[Arrived]) -> float:
+    """CPU time of the whole log."""
     began = time.process_time()
-    judged = work()
-    return judged, time.process_time() - began
+    for one in arrived:
+        fold.step(one)
+    return time.process_time() - began
 
 
-def metric_arrays(archive: Path, interval_s: float) -> tuple[dict[str, FloatArray], IntArray]:
-    """Judged metrics of the GPUs, each of shape (ticks, nodes, GPUs), and the nodes' stages."""
-    names = {row.name for row in CATALOGUE if row.source == "gpu" and row.judged}
-    ticks = round(MINUTES * 60.0 / interval_s) + 1
-    arrays = {name: np.full((ticks, NODES, 8), np.nan) for name in names}
-    start_s = Simulation(1, minutes=1.0).start_s
-    for arrived in read(archive):
-        frame = arrived.record
-        if isinstance(frame, Frame) and frame.source == "gpu":
-            tick, node = int((frame.at - start_s) / interval_s), int(frame.node[1:])
-            for name in names & frame.metrics.keys():
-                arrays[name][tick, node] = np.array(frame.metrics[name], dtype=np.float64)
-    job = Simulation(NODES, minutes=1.0, seed=1).cluster.job(start_s)
-    stages = np.array([-1 if node.stage is None else node.stage for node in job.nodes])
-    return arrays, stages
+def test_engine_speed() -> None:
+    arrived = log()
+    count = samples(arrived)
+    whole_s = min(seconds(fresh(), arrived) for _ in range(2))
+    frames = [one for one in arrived if not hasattr(one.record, "step")]
+    frames_s = min(seconds(fresh(), frames) for _ in range(2))
+    fold, meter = fresh(), Meter()
+    metered_s = _metered(fold, meter, arrived)
+
+    print(
+        f"\n{NODES} nodes, {MINUTES:g} min, {count / 1e6:.1f} M samples, {len(arrived):,} records"
+    )
+    print(f"all records      {count / whole_s / 1e6:6.1f} M samples per CPU second")
+    print(f"without steps    {count / frames_s / 1e6:6.1f} M samples per CPU second")
+    for name, spent_s in sorted(meter.spent.items(), key=lambda item: -item[1]):
+        print(f"  {name:<18} {100 * spent_s / metered_s:5.1f} %")
+    print(f"  {'fold':<18} {100 * (1 - sum(meter.spent.values()) / metered_s):5.1f} %")
+    for detector in fold.detectors:
+        state = msgspec.msgpack.encode(detector.snapshot())
+        print(f"  {detector.name:<18} {len(state) / NODES:8.0f} bytes of state a node")
+    windows = sum(
+        array.nbytes
+        for source in fold.sources.values()
+        for array in (source.windows.worst, source.windows.flags, source.windows.group)
+    )
+    print(f"  {'windows':<18} {windows / NODES:8.0f} bytes a node")
+
+
+def _metered(fold: Fold, meter: Meter, arrived: Sequence[Arrived]) -> float:
+    """Like `seconds`, with each detector measured from the settings on."""
+    began, watched = time.process_time(), False
+    for one in arrived:
+        fold.step(one)
+        if fold.ready and not watched:
+            for detector in fold.detectors:
+                meter.watch(detector)
+            watched = True
+    return time.process_time() - began

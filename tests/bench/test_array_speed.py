@@ -87,7 +87,7 @@ def with_pandas(given: Load) -> FloatArray:
     )  # fmt: skip
 
 
-def test_kernel_speed() -> None:
+def test_array_speed() -> None:
     given = load()
     print(f"\n{NODES} nodes x {METRICS} metrics x {ENTITIES} entities, {TICKS} ticks")
     pandas_s = cpu_s(lambda: with_pandas(given), rounds=1)
