@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from collectors.collectives.reader import read_collectives
 from collectors.exporter_forms import exporter_objects
 from collectors.kernel_log import objects as kernel_objects
 from collectors.nic import nic_objects
+from collectors.pyspy import read_stacks
 from collectors.slurm import read_slurm
+from collectors.training.objects import read_training
 
 Reader = Callable[[str, Iterable[bytes]], Iterator[dict[str, Any]]]
 
 KINDS: dict[str, Reader] = {
+    "collectives": read_collectives,
     "exporter": exporter_objects,
     "kernel": kernel_objects,
     "nic": nic_objects,
     "slurm": read_slurm,
+    "stacks": read_stacks,
+    "training": read_training,
 }

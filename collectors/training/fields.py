@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 from collectors.training.model import Step
@@ -11,7 +13,6 @@ from collectors.training.model import Step
 FIELDS_MAX = 64
 LINE_MAX = 8_192
 _WORDS = frozenset({"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"})
-_DROP = str.maketrans("", "", " _-\n\t")
 
 # Names without blanks, dashes and underscores, in lower case; the first that is there counts.
 LOSS = ("lmloss", "reducedtrainloss", "trainloss", "train/loss", "loss",
@@ -43,7 +44,7 @@ MORE = {
 
 def squeezed(name: str) -> str:
     """A name as the tables here write it: it may have been wrapped or spelt with dashes."""
-    return name.translate(_DROP).lower()
+    return name.replace(" ", "").replace("_", "").replace("-", "").lower()
 
 
 def number(text: str) -> float | None:
@@ -65,7 +66,7 @@ def piped(text: str) -> dict[str, float]:
         if not colon:
             continue
         try:
-            found[name.translate(_DROP).lower()] = float(value)
+            found[squeezed(name)] = float(value)
         except ValueError:
             continue
     return found
@@ -95,49 +96,67 @@ def _float(value: float) -> float | None:
         return None
 
 
-def fill(step: Step, found: Mapping[str, float]) -> Step:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which of a line's fields is what; "" where none is."""
+
+    loss: str
+    grad_norm: str
+    ms: str
+    seconds: str
+    throughput: str
+    unit: str
+    more: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=256)
+def plan_of(names: tuple[str, ...]) -> Plan:
+    """The plan for fields of these squeezed names."""
+    throughput = next(((name, unit) for name, unit in THROUGHPUT if name in names), ("", ""))
+    return Plan(
+        _named(names, LOSS), _named(names, GRAD_NORM), _named(names, STEP_MS),
+        _named(names, STEP_S), *throughput,
+        tuple((name, ours) for name, ours in MORE.items() if name in names),
+    )  # fmt: skip
+
+
+def _named(names: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    return next((name for name in wanted if name in names), "")
+
+
+def fill(step: Step, found: Mapping[str, float], plan: Plan | None = None) -> Step:
     """Put the numbers where they belong.
 
     A gradient norm of exactly 0 beside a running step is how frameworks print one they did not
     collect, and a loss scale of -1 one that is not used: both are missing, not 0.
     """
+    plan = plan_of(tuple(found)) if plan is None else plan
     bad: list[str] = []
-    step.loss = _finite(_first(found, LOSS), "loss", bad)
+    step.loss = _finite(found.get(plan.loss), "loss", bad)
     if found.get("numberofnaniterations", 0.0) > 0.0 and "loss" not in bad:
         bad.append("loss")
-    grad_norm = _first(found, GRAD_NORM)
+    grad_norm = found.get(plan.grad_norm)
     step.grad_norm = _finite(None if grad_norm == 0.0 else grad_norm, "grad_norm", bad)
     step.nonfinite = tuple(bad)
-    step.step_time_s = _time_s(found)
-    for name, unit in THROUGHPUT:
-        if name in found:
-            step.throughput = found[name] if math.isfinite(found[name]) else None
-            step.throughput_unit = unit
-            break
-    for name, ours in MORE.items():
-        if name in found and math.isfinite(found[name]):
-            step.more[ours] = found[name]
+    step.step_time_s = _time_s(found.get(plan.ms), found.get(plan.seconds))
+    throughput = found.get(plan.throughput)
+    if throughput is not None:
+        step.throughput = throughput if isfinite(throughput) else None
+        step.throughput_unit = plan.unit
+    step.more = {ours: found[name] for name, ours in plan.more if isfinite(found[name])}
     if step.more.get("loss_scale") == -1.0:
         del step.more["loss_scale"]
     return step
 
 
-def _first(found: Mapping[str, float], names: tuple[str, ...]) -> float | None:
-    for name in names:
-        if name in found:
-            return found[name]
-    return None
-
-
 def _finite(value: float | None, name: str, bad: list[str]) -> float | None:
-    if value is None or math.isfinite(value):
+    if value is None or isfinite(value):
         return value
     bad.append(name)
     return None
 
 
-def _time_s(found: Mapping[str, float]) -> float | None:
+def _time_s(in_ms: float | None, in_s: float | None) -> float | None:
     """A finite time above zero."""
-    in_ms, in_s = _first(found, STEP_MS), _first(found, STEP_S)
     time_s = round(in_ms / 1000.0, 9) if in_ms is not None else in_s
-    return time_s if time_s is not None and math.isfinite(time_s) and time_s > 0.0 else None
+    return time_s if time_s is not None and isfinite(time_s) and time_s > 0.0 else None

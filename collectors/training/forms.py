@@ -219,6 +219,10 @@ FORMS = (
          "wutianyuan1/Greyhound"),
 )  # fmt: skip
 
+GREYHOUND_EXAMPLE = (
+    "INFO:root:[2025-05-04 14:20:55.103770] Esimated iteration time: {'rank0': 1126199.5,"
+    " 'rank1': 1128187.5}"
+)
 _RANK_TIME = re.compile(r"'rank(\d{1,7})': ([\d.]{1,24})")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
-from collectors.training import bars, dlrover, forms, mlperf, scan, speakers, stamps
+from collectors.training import bars, dlrover, forms, megatron, mlperf, scan, speakers, stamps
 from collectors.training.failures import read_failure
 from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
 from collectors.training.model import Failure, Note, Said, Step
@@ -26,6 +26,7 @@ LINE_BYTES_MAX = 65_536
 LOOK_BACK = 65_536
 
 _RESTARTS = ("successfully loaded checkpoint", "[before the start of training step]")
+_BAR = ord("|")
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
@@ -64,7 +65,7 @@ class TrainingParser:
         self._bars: OrderedDict[str, _BarSeen] = OrderedDict()
         self._progress = Progress(clock_s)
         self._incident, self._tracebacks, self._elastic = Incident(), Tracebacks(), Elastic()
-        self._wrap = Wrap()
+        self._wrap, self._layout = Wrap(), megatron.Layout()
         self._mlperf, self._dlrover = mlperf.MlPerf(), dlrover.DlRover(tz)
 
     @property
@@ -112,7 +113,8 @@ class TrainingParser:
         found_at = scan.starts(block)
         start, position = next(found_at, None), 0
         while position < len(block):
-            if not (self._tracebacks or self._elastic or self._wrap):
+            waiting = self._tracebacks or self._elastic or self._wrap
+            if not waiting:
                 while start is not None and start < position:
                     start = next(found_at, None)
                 if start is None:
@@ -121,11 +123,34 @@ class TrainingParser:
             end = block.find(b"\n", position)
             end = len(block) if end < 0 else end
             self._at = position
-            yield from self._line(block[position:end])
+            head = None if waiting else megatron.HEAD.match(block, position, end)
+            if head is not None and not self._pending and _is_whole(block, head.end(), end):
+                said = self._step(head, block[head.end() : end])
+                if said is not None:
+                    yield said
+            else:
+                line = block[position:end]
+                if waiting or scan.worth_reading(line):
+                    yield from self._line(line)
             position = end + 1
         self._lines += block.count(b"\n")
         self._look_back(len(block))
         self._block, self._first_at = b"", 0
+
+    def _step(self, head: re.Match[bytes], rest: bytes) -> Said | None:
+        """Megatron's step line, whole and without surprises: the most frequent line by far."""
+        prefix, label, date, number = head.groups()
+        speaker = speakers.NOBODY
+        if prefix is not None or label is not None:
+            words = (prefix or b"") + (label or b"")
+            speaker = speakers.of_prefix(words.decode("ascii", "replace"))
+        step = self._layout.read(int(number), rest.decode("ascii", "replace"))
+        if step is None:
+            return self._broken("step line without a field", head[0] + rest, self._number())
+        if date is not None:
+            step.at_s = self._printed(date.decode("ascii", "replace"))
+        near_s = step.at_s if step.at_s is not None else self._look_back(self._at)
+        return self._end(step, speaker, near_s)
 
     def _look_back(self, to: int) -> float | None:
         """The newest time known before a place in the block; only new text is searched."""
@@ -270,13 +295,18 @@ class TrainingParser:
             yield from self._ended(older, Speaker(key), near_s)
 
     def _ended(self, found: Step, speaker: Speaker, near_s: float | None) -> Iterator[Said]:
+        step = self._end(found, speaker, near_s)
+        if step is not None:
+            yield step
+
+    def _end(self, found: Step, speaker: Speaker, near_s: float | None) -> Step | None:
         step = self._progress.take(found, speaker.key, near_s, found.form in _SHARED)
         if step is None:
-            return
+            return None
         step.rank = step.rank if step.rank is not None else self._rank_of(speaker)
         step.local_rank, step.host = speaker.local_rank, speaker.host
         self._incident.progressed()
-        yield step
+        return step
 
     def _note(self, note: Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
         note.at_s = note.at_s if note.at_s is not None else at_s
@@ -360,6 +390,16 @@ def _found_in(text: str) -> Iterator[tuple[Step | Note | str, str]]:
                 return
     if "Esimated iteration" in text:
         yield from ((step, text) for step in forms.rank_times(text))
+
+
+def _is_whole(block: bytes, start: int, end: int) -> bool:
+    """Whether Megatron's step line ends as it should, in this line."""
+    while end > start and block[end - 1] in b" \r":
+        end -= 1
+    return (
+        end > start and block[end - 1] == _BAR and end - start <= LINE_BYTES_MAX
+        and block.find(b"\x1b", start, end) < 0 and block.find(b"\r", start, end) < 0
+    )  # fmt: skip
 
 
 def _sane(at_s: float | None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[ -/]?[@-~]")
 _PREFIX = re.compile(
@@ -38,6 +39,12 @@ NOBODY = Speaker()
 def without_colours(text: str) -> str:
     """Without terminal escapes."""
     return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+@lru_cache(maxsize=4_096)
+def of_prefix(prefix: str) -> Speaker:
+    """The speaker of a prefix that stands before a step line."""
+    return split(prefix + "x")[0]
 
 
 def split(text: str) -> tuple[Speaker, str]:

@@ -1,0 +1,1 @@
+"""What collective libraries and their watchers write: flight recorder, Inspector, xpu_timer."""
