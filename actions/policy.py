@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from telemetry.findings import ISOLATING, Action, Context, Evidence, Incident, Verdict, When
+from telemetry.findings import ISOLATING, Action, Context, Evidence, Incident, Kind, Verdict, When
 from telemetry.settings import PolicySettings
 
 STEP_TIME = "step_time_s"
+# Faults that slow a job and seldom stop it.
+DEGRADING: frozenset[Kind] = frozenset({"gpu_thermal", "gpu_power", "gpu_slow", "pcie_degraded"})
 
 
 def verdict(incident: Incident, context: Context, policy: PolicySettings, now_s: float) -> Verdict:
@@ -54,10 +56,15 @@ def _given(incident: Incident, context: Context) -> Verdict | None:
 
 
 def _certain(incident: Incident, context: Context, now_s: float) -> Verdict:
+    """A proven machine fault: at once, or at the next checkpoint where the job still progresses."""
     reason = (
         f"One observation proves this machine fault ({incident.kind}): {_first_text(incident)}."
     )
-    return _isolation("certain machine fault", incident, context, reason, "now", now_s)
+    waits = incident.kind in DEGRADING and context.job_progressing is True
+    when: When = "at_checkpoint" if waits else "now"
+    if waits:
+        reason += " The job is slowed and not stopped, so at its next checkpoint."
+    return _isolation("certain machine fault", incident, context, reason, when, now_s)
 
 
 def _user_code(incident: Incident, now_s: float) -> Verdict:

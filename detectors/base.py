@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from telemetry.findings import Cause, Finding, Kind, stable_id
 from telemetry.metrics import Metric
-from telemetry.records import Event, NodeInfo, Severity, Steps
+from telemetry.records import Event, NodeInfo, Port, Severity, Steps
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -58,6 +58,10 @@ class View(Protocol):
 
     def info(self, node: str) -> NodeInfo | None:
         """What the scheduler says of the node."""
+        ...
+
+    def port(self, node: str, name: str) -> Port | None:
+        """What the node's hardware record says of a NIC port, None where it says nothing."""
         ...
 
     def reporting(self) -> Sequence[str]:

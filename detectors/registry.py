@@ -9,6 +9,7 @@ from detectors.progress import Progress
 from detectors.robust_peers import RobustPeers
 from detectors.should_be_zero import ShouldBeZero
 from detectors.silence import Silence
+from detectors.states import States
 from detectors.straggler import Straggler
 from detectors.telemetry_quality import TelemetryQuality
 from detectors.training import Training
@@ -20,6 +21,7 @@ def detectors(settings: EngineSettings) -> list[Detector]:
     """The enabled ones; the order is part of what makes a replay repeat itself."""
     rows: list[tuple[bool, Detector]] = [
         (settings.critical.enabled, Critical(settings)),
+        (settings.states.enabled, States(settings)),
         (settings.should_be_zero.enabled, ShouldBeZero(settings)),
         (settings.telemetry_quality.enabled, TelemetryQuality(settings)),
         (settings.zscore.enabled, Zscore(settings)),

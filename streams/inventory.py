@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from detectors.base import Place
-from telemetry.records import Allocation, Hardware, Job, JobNode, NodeInfo
+from telemetry.records import Allocation, Hardware, Job, JobNode, NodeInfo, Port
 
 NOWHERE = Place(job="", stage=None, leaf="", rack="", pod="")
 OUT_OF_SERVICE = ("drain", "down", "fail", "gone", "maint", "reboot", "power")
@@ -180,6 +180,12 @@ class Inventory:
     def info(self, node: str) -> NodeInfo | None:
         """What the scheduler says of the node."""
         return self._nodes.get(node)
+
+    def port(self, node: str, name: str) -> Port | None:
+        """What the node's hardware record says of a NIC port."""
+        record = self._hardware.get(node)
+        ports = () if record is None else record.ports
+        return next((port for port in ports if port.name == name), None)
 
     def hardware(self, node: str) -> Hardware | None:
         """What the node is made of."""

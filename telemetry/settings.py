@@ -94,6 +94,15 @@ class CriticalSettings(Section, frozen=True, kw_only=True):
     conditions_max: Count = 10_000
 
 
+class StatesSettings(Section, frozen=True, kw_only=True):
+    """Throttle bits, row remapping, ports: when a state is shared it is nobody's own."""
+
+    enabled: bool = True
+    shared_nodes_min: Count = 3
+    shared_share: Share = 0.1  # of the job's nodes
+    cells_max: Count = 50_000
+
+
 class StragglerSettings(Section, frozen=True, kw_only=True):
     """Slow jobs from step time, slow ranks from compute time."""
 
@@ -219,6 +228,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     robust_peers: RobustPeersSettings = RobustPeersSettings()
     telemetry_quality: TelemetryQualitySettings = TelemetryQualitySettings()
     critical: CriticalSettings = CriticalSettings()
+    states: StatesSettings = StatesSettings()
     straggler: StragglerSettings = StragglerSettings()
     progress: ProgressSettings = ProgressSettings()
     training: TrainingSettings = TrainingSettings()

@@ -10,7 +10,7 @@ import numpy as np
 from detectors.base import FindingBook, FloatArray, Place, Sighting, Tick
 from telemetry.findings import Finding
 from telemetry.metrics import BY_NAME
-from telemetry.records import Event, EventType, NodeInfo, Severity, Steps
+from telemetry.records import Event, EventType, NodeInfo, Port, Severity, Steps
 
 
 @dataclass
@@ -24,6 +24,7 @@ class FakeView:
     states: dict[str, str] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
     patience: Mapping[str, float] = field(default_factory=dict)
+    ports: Mapping[tuple[str, str], Port] = field(default_factory=dict)
 
     def place(self, node: str, at_s: float) -> Place:
         job = next((j for j, nodes in self.jobs.items() if node in nodes), "")
@@ -44,6 +45,9 @@ class FakeView:
 
     def info(self, node: str) -> NodeInfo | None:
         return NodeInfo(node, state=self.states[node]) if node in self.states else None
+
+    def port(self, node: str, name: str) -> Port | None:
+        return self.ports.get((node, name))
 
     def reporting(self) -> Sequence[str]:
         return sorted(self.heard)
