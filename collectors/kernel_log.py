@@ -15,7 +15,7 @@ import msgspec
 
 from collectors.kernel.envelopes import open_line
 from collectors.kernel.events import KernelEvent, read_pci
-from collectors.kernel.forms import SEARCHED, may_say, said_by
+from collectors.kernel.forms import SEARCHED, SEARCHED_PLAIN, may_say, said_by
 from collectors.kernel.story import Story
 from collectors.kernel.times import MONTH_AT_START, Clock
 from telemetry.codec import rejected
@@ -119,7 +119,7 @@ def _marked(piece: bytes) -> list[tuple[int, int, list[bytes]]]:
     """Start and end of each line that holds a word which is searched for, and the words."""
     lower = piece.lower()
     words: dict[int, list[bytes]] = {}
-    for word in SEARCHED:
+    for word in SEARCHED if lower.startswith(b"{") or b"\n{" in lower else SEARCHED_PLAIN:
         at = lower.find(word)
         while at >= 0:
             words.setdefault(lower.rfind(b"\n", 0, at) + 1, []).append(word)

@@ -33,6 +33,7 @@ def _by_searched() -> dict[bytes, tuple[Form, ...]]:
 
 
 SEARCHED = _by_searched()
+SEARCHED_PLAIN = tuple(word for word in SEARCHED if word not in NUMBERS)
 
 
 def may_say(data: bytes, searched: list[bytes]) -> bool:

@@ -54,7 +54,7 @@ def _check(form: Form, found: re.Match[str], line: Line) -> KernelEvent:
 
 
 PCIE: tuple[Form, ...] = (
-    _row("PCIe cannot recover", b"aer:", rf"{_ADDRESS}: AER: can't recover", "cannot_recover",
+    _row("PCIe cannot recover", b"aer: ", rf"{_ADDRESS}: AER: can't recover", "cannot_recover",
          "nvidia 0000:03:00.0: AER: can't recover (no error_detected callback)", type="pcie",
          severity="critical"),
     _row("PCIe error, corrected", b"pcie bus error",
@@ -69,15 +69,15 @@ PCIE: tuple[Form, ...] = (
          rf"{_ADDRESS}: (?:AER: )?PCIe Bus Error: severity=", "uncorrected",
          "pcieport 0000:00:03.0: AER: PCIe Bus Error: severity=Uncorrected (Non-Fatal),"
          " type=Transaction Layer, (Requester ID)", type="pcie"),
-    _row("PCIe error message, corrected", b"aer:",
+    _row("PCIe error message, corrected", b"aer: ",
          rf"{_ADDRESS}: AER: (?:Multiple )?Correct(?:able|ed) error (?:message )?received",
          "corrected", "pcieport 0000:00:03.1: AER: Correctable error message received from"
          " 0000:00:00.0", type="pcie", severity="info"),
-    _row("PCIe error message", b"aer:",
+    _row("PCIe error message", b"aer: ",
          rf"{_ADDRESS}: AER: (?:Multiple )?Uncorrect(?:able|ed) \((?:Non-)?Fatal\) error (?:message"
          r" )?received", "uncorrected", "pcieport 0000:00:03.0: AER: Uncorrected (Non-Fatal) error"
          " received: 0000:00:03.0", type="pcie"),
-    _row("PCIe link reset", b"aer:",
+    _row("PCIe link reset", b"aer: ",
          rf"{_ADDRESS}: AER: (?:Root|Downstream) Port link has been reset", "link_reset",
          "pcieport 0000:00:03.0: AER: Root Port link has been reset (0)", type="pcie"),
     _row("PCIe device gone", b"inaccessible",
@@ -147,7 +147,7 @@ SYSTEM: tuple[Form, ...] = (
     _row("crash, its number", b"oops: ", r"\bOops: [^\[\n]{0,40}\[#\d", "oops",
          "Oops: 0002 [#1] SMP", severity="critical", make=_oops,
          source="leptonai/gpud testdata (Apache-2.0)"),
-    _row("process of a crash", b"comm: ",
+    _row("process of a crash", b" comm: ",
          r"CPU: \d{1,5} (?:UID: \d{1,10} )?PID: (?P<pid>\d{1,10}) Comm: (?P<process>.{1,64}?)"
          r" (?:Not tainted|Tainted|Kdump)", "detail",
          "CPU: 24 PID: 1364 Comm: khungtaskd Tainted: P           OE     5.15.0-1053-nvidia",
