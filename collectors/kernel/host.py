@@ -84,10 +84,10 @@ PCIE: tuple[Form, ...] = (
          rf"{_ADDRESS}: Unable to change power state from \w{{2,8}} to \w{{2,8}}, device"
          r" inaccessible", "inaccessible", "pcieport 0000:04:02.0: Unable to change power state"
          " from D3hot to D0, device inaccessible", type="pcie", severity="critical"),
-    _row("PCIe hot-plug", b"slot(",
+    _row("PCIe hot-plug", b"pcieport",
          rf"{_ADDRESS}: (?:pciehp: )?Slot\([\w-]{{1,16}}\): (?:Link Down|Card not present)",
          "link_down", "pcieport 0000:80:01.0: pciehp: Slot(3): Link Down", type="pcie"),
-    _row("PCIe containment", b"containment event",
+    _row("PCIe containment", b"pcieport",
          rf"{_ADDRESS}: (?:DPC: )?containment event", "containment",
          "pcieport 0000:80:01.0: DPC: containment event, status:0x1f01 source:0x0000", type="pcie"),
 )  # fmt: skip
