@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from telemetry.errors import InputError
-from telemetry.metrics import BY_NAME, BY_SOURCE_NAME, CATALOGUE, Metric
+from telemetry.metrics import BY_NAME, BY_SOURCE_NAME, CATALOGUE, Metric, recognise
 from telemetry.xids import XidRow, catalogue, lookup
 
 Facts = list[tuple[str, str]]
@@ -37,7 +37,7 @@ def xid(code: str) -> None:
 @click.argument("name")
 def metric(name: str) -> None:
     """How the metric NAME is judged; an exporter's name does as well as ours."""
-    row = BY_NAME.get(name) or BY_SOURCE_NAME.get(name)
+    row = BY_NAME.get(name) or recognise(name)
     if row is None:
         known = [*BY_NAME, *BY_SOURCE_NAME]
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
