@@ -31,7 +31,10 @@ _THREAD = re.compile(
     r"(?: \((?P<state>[a-z+]{1,20})\))?(?:: \"(?P<name>[^\"]{0,200})\")?\s{0,4}$"
 )
 _FRAME = re.compile(r"[ \t]{1,8}(?P<frame>\S.{0,2000} \([^()]{1,1000}\))\s{0,4}$")
-_NODE = re.compile(r"(?:trace-)?(?P<node>[A-Za-z][\w.-]{0,60}\d)$")
+_NODE = re.compile(
+    r"(?:trace-|Node (?=\d))?(?P<node>(?<=Node )\d{1,7}|[A-Za-z][\w.-]{0,60}\d):?\s{0,4}$"
+)
+_FILE = re.compile(r"trace[-_](?P<node>[\w.-]{1,253}?)\.(?:out|txt|log|json)$")
 _TOP = re.compile(r"    (?P<name>\w{1,100})$")
 
 FORMS = (
@@ -83,7 +86,10 @@ def read_stacks(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     if first.lstrip()[:1] in (b"[", b"{") and b'"frames"' in first:
         found = _of_json(whole(_chain(first, source)))
     else:
-        found = Dump().read(lines(_chain(first, source), LINE_BYTES_MAX))
+        node = _FILE.search(file)
+        found = Dump(node["node"] if node is not None else None).read(
+            lines(_chain(first, source), LINE_BYTES_MAX)
+        )
     for one in found:
         yield {"file": file, **one}
 
@@ -105,13 +111,14 @@ def role(command: str | None, frames: list[str]) -> str | None:
 
 
 class Dump:
-    """One file of text."""
+    """One file of text; `node` is where it was taken, where the file's name says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str | None = None) -> None:
         self._process = _Process()
         self._threads: list[_Thread] = []
-        self._node: str | None = None
+        self._node = self._file_node = node
         self._place = 0  # within the node's list of top frames
+        self._lists = False
 
     def read(self, source: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         """The threads of all processes."""
@@ -146,7 +153,8 @@ class Dump:
             self._process = replace(self._process, parent=pid)
             return
         yield from self._close()
-        self._process, self._node = _Process(pid, found["command"].strip()), None
+        self._process = _Process(pid, found["command"].strip())
+        self._node = self._file_node
 
     def _thread(self, found: re.Match[str]) -> Iterator[dict[str, Any]]:
         thread = _Thread(
@@ -165,9 +173,11 @@ class Dump:
             yield self._stack(thread, threads[-1].frames)
 
     def _stack(self, thread: _Thread, frames: list[str]) -> dict[str, Any]:
-        process = self._process
+        process, pid = self._process, self._process.pid
+        if pid is None and thread.name == "MainThread" and thread.id.isdecimal():
+            pid = int(thread.id)  # Linux names a process by its main thread
         return {
-            "type": "stack", "node": self._node, "pid": process.pid, "process": process.command,
+            "type": "stack", "node": self._node, "pid": pid, "process": process.command,
             "role": role(process.command, frames), "parent_pid": process.parent,
             "python": process.python, "thread": thread.id, "os_thread": thread.os_id,
             "name": thread.name, "state": thread.state,
@@ -180,12 +190,13 @@ class Dump:
         if node is not None:
             yield from self._close()
             self._node, self._place, self._process = node["node"], 0, _Process()
+            self._lists = True
             return
         top = _TOP.match(text)
         if top is None:
-            self._node = self._node if text.strip() else None
+            self._lists = self._lists and bool(text.strip())
             return
-        if self._node is not None:
+        if self._node is not None and self._lists:
             yield {"type": "top_frame", "node": self._node, "place": self._place,
                    "top": top["name"]}  # fmt: skip
             self._place += 1

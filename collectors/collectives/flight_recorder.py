@@ -26,7 +26,7 @@ _NAME = re.compile(r"nccl:(?P<op>\w{1,60})(?: (?P<from>\d{1,7})(?P<way>->|<-)(?P
 def is_dump(value: Any) -> bool:
     """Whether it is one rank's dump, or the dumps of several."""
     return isinstance(value, dict) and (
-        "entries" in value or any(_is_one(part) for part in value.values())
+        _is_one(value) or any(_is_one(part) for part in value.values())
     )
 
 
@@ -36,7 +36,7 @@ def read_dump(value: dict[str, Any], file: str) -> Iterator[dict[str, Any]]:
     Sequence numbers are a group's own; ops of one group are the same on all its ranks. Times are
     Unix seconds. A dump whose shape is broken gives one "rejected".
     """
-    if "entries" in value:
+    if _is_one(value):
         rank = _RANK_OF_FILE.search(file)
         named = value.get("rank")
         number = named if isinstance(named, int) else int(rank[1]) if rank is not None else None
@@ -79,12 +79,13 @@ def _entry(entry: dict[str, Any], rank: int | None, groups: dict[str, Any]) -> d
     group = [str(part) for part in named[:2]] if isinstance(named, list) else []
     group += [""] * (2 - len(group))
     found = _NAME.match(str(entry.get("profiling_name", ""))[:200])
+    peer = int(found["to"]) if found is not None and found["to"] is not None else None
     return {
         "type": "collective", "rank": rank, "pg_id": _whole(entry.get("pg_id")), "pg": group[0],
         "pg_desc": group[1], "pg_ranks": _ranks(groups.get(group[0])),
         "op": found["op"] if found is not None else str(entry.get("profiling_name", ""))[:60],
-        "peer_in_group": int(found["to"]) if found is not None and found["to"] is not None else None,
-        "is_p2p": bool(entry.get("is_p2p", found is not None and found["to"] is not None)),
+        "peer_in_group": peer,
+        "is_p2p": bool(entry.get("is_p2p", peer is not None)),
         "seq": _whole(entry.get("collective_seq_id")), "p2p_seq": _whole(entry.get("p2p_seq_id")),
         "op_id": _whole(entry.get("op_id")), "record_id": _whole(entry.get("record_id")),
         "state": str(entry.get("state", ""))[:40], "retired": entry.get("retired") is True,

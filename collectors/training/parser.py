@@ -23,7 +23,7 @@ from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
 from telemetry.records import Rejected
 
 LINE_BYTES_MAX = 65_536
-LOOK_BACK = 65_536
+HEAD_BYTES = 262_144  # are waited for, so that pieces of any size give the same
 
 _RESTARTS = ("successfully loaded checkpoint", "[before the start of training step]")
 _BAR = ord("|")
@@ -55,10 +55,12 @@ class TrainingParser:
     ) -> None:
         self._name, self._tz, self._rank, self._clock_s = name, tz, rank, clock_s
         self._tail, self._long = b"", False
+        self._head = True  # nothing was read yet
+        self._hint_s: float | None = None  # a time in the log's head, for years nobody names
         self._lines = 0  # before the block
         self._block, self._dated_to, self._at = b"", 0, 0
         self._near_s: float | None = None  # the newest time known
-        self._first_s: float | None = None  # the first time of the log, read ahead
+        self._first_s: float | None = None  # the first time of the log
         self._first_at = 0  # where in the block it stands
         self._tasks_are_ranks = True
         self._pending: tuple[Step, str, float | None] | None = None
@@ -81,6 +83,15 @@ class TrainingParser:
     def feed(self, piece: bytes) -> Iterator[Said]:
         """What whole lines so far say."""
         data = self._tail + piece if self._tail else piece
+        if self._head and len(data) < HEAD_BYTES:
+            self._tail = data
+            return
+        yield from self._whole_lines(data)
+
+    def _whole_lines(self, data: bytes) -> Iterator[Said]:
+        if self._head:
+            self._head = False
+            self._hint_s, _ = stamps.oldest(data[:HEAD_BYTES], self._tz)
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         block, self._tail = data[:cut], data[cut:]
         if self._long:  # the rest of a line that is too long already
@@ -95,6 +106,8 @@ class TrainingParser:
 
     def finish(self) -> Iterator[Said]:
         """What the last line and the end of the log say."""
+        if self._head:
+            yield from self._whole_lines(self._tail)
         if self._tail and not self._long:
             block, self._tail = self._tail, b""
             yield from self._read(block)
@@ -154,7 +167,7 @@ class TrainingParser:
 
     def _look_back(self, to: int) -> float | None:
         """The newest time known before a place in the block; only new text is searched."""
-        since = max(self._dated_to, to - LOOK_BACK)
+        since = self._dated_to
         if to > since:
             if self._first_s is not None and self._first_at <= to:
                 self._progress.began(self._first_s)
@@ -368,7 +381,7 @@ class TrainingParser:
 
     def _hint(self) -> float | None:
         """A time of this log, for stamps that name no year."""
-        for known_s in (self._near_s, self._first_s, self._clock_s):
+        for known_s in (self._near_s, self._clock_s, self._hint_s):
             if known_s is not None:
                 return known_s
         return None

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 
+_WINDOW = 4_096
+_DATE_MAX = 40  # bytes of one time
 YEARLESS = 2000  # a leap year: only differences of such times mean something
 
 DATE = r"(20\d\d-\d\d-\d\d)[ T_-](\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d(?![\d:]))?"
@@ -25,11 +27,17 @@ def printed(text: str, tz: tzinfo) -> float | None:
 
 
 def newest(data: bytes, tz: tzinfo) -> float | None:
-    """The last readable time in a stretch of a log."""
-    last = None
-    for last in BYTES.finditer(data):  # noqa: B007 - only the last is wanted
-        pass
-    return _of_bytes(last, tz)
+    """The last time in a stretch of a log, looked for from its end."""
+    end = len(data)
+    while end > 0:
+        start = max(0, end - _WINDOW)
+        last = None
+        for last in BYTES.finditer(data, start, min(len(data), end + _DATE_MAX)):  # noqa: B007
+            pass
+        if last is not None:
+            return _of_bytes(last, tz)
+        end = start
+    return None
 
 
 def oldest(data: bytes, tz: tzinfo) -> tuple[float | None, int]:
