@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from detectors.base import FloatArray, Quiet, Sighting, Tick, View
 from detectors.cells import Cells, KeptCells, restored
 from detectors.robust import cusum, peers
+from detectors.should_be_zero import hold_ticks
 from detectors.small_groups import SmallGroups
 from detectors.stuck import stuck_cells
 from detectors.zscore import cause_of
@@ -102,7 +103,7 @@ class RobustPeers(Quiet):
         self._settings = settings.robust_peers
         self._busy_percent = settings.telemetry_quality.busy_percent
         # Counters burst, and correlation must know the mates before anybody is accused.
-        self._counters_hold_s = settings.should_be_zero.hold_s
+        self._zero = settings.should_be_zero
         self._cells: dict[str, Cells] = {}
         self._rules: dict[str, Rules] = {}
         self._open: dict[tuple[str, str], Open] = {}  # (metric, node)
@@ -238,7 +239,8 @@ class RobustPeers(Quiet):
         with np.errstate(invalid="ignore"):
             matters = (measured.away >= rules.effect) & (cells.level >= rules.effect)
             beyond = measured.ready & (cells.total > rule.threshold_sigmas) & matters
-        hold = max(1, math.ceil(self._counters_hold_s / tick.interval_s - 1e-9))
+        hold = hold_ticks(self._zero, tick.interval_s)
+        wait = max(2, math.ceil(rule.mates_s / tick.interval_s - 1e-9))
         beyond &= ~rules.abnormal | (cells.run >= hold)
         fresh = [
             (r, c)
@@ -253,7 +255,7 @@ class RobustPeers(Quiet):
             since = self._held.get(key, tick.index)
             if r not in coming:
                 coming[r] = self._coming(r, beyond[r], cells, measured, rules, tick, hold)
-            if coming[r] and tick.index - since < rule.mates_ticks:
+            if coming[r] and tick.index - since < wait:
                 held[key] = since
             elif len(self._open) < OPEN_MAX:
                 said.append(self._say(r, c, cells, measured, tick, view))

@@ -18,7 +18,12 @@ from detectors.base import FloatArray, Quiet, Sighting, Tick, View
 from detectors.zscore import cause_of
 from telemetry.findings import six_digits
 from telemetry.metrics import Metric
-from telemetry.settings import EngineSettings
+from telemetry.settings import EngineSettings, ShouldBeZeroSettings
+
+
+def hold_ticks(settings: ShouldBeZeroSettings, interval_s: float) -> int:
+    """The ticks that must be bad: `hold_s` of them, two at least."""
+    return max(2, math.ceil(settings.hold_s / interval_s - 1e-9))
 
 
 class Suffering(msgspec.Struct):
@@ -43,7 +48,7 @@ class ShouldBeZero(Quiet):
         rows = [r for r, m in enumerate(tick.metrics) if m.judged and m.class_ == "abnormal"]
         if not rows:
             return ()
-        ticks = max(2, math.ceil(self._settings.hold_s / tick.interval_s - 1e-9))
+        ticks = hold_ticks(self._settings, tick.interval_s)
         window = tick.worst[-ticks:, rows, :]
         metrics = [tick.metrics[row] for row in rows]
         bad, over = self._masks(window, metrics, ticks)

@@ -68,7 +68,7 @@ class RobustPeersSettings(Section, frozen=True, kw_only=True):
     offset_s: Positive = 7_200.0  # how fast the usual offset follows
     shift_s: Positive = 21_600.0  # how fast a lasting shift becomes usual
     gap_s: Positive = 900.0  # a longer gap in the source starts the CUSUM anew
-    mates_ticks: NotNegative = 3.0  # so long a finding waits for others that are on their way
+    mates_s: NotNegative = 30.0  # a finding waits for others that are on their way; two ticks
 
 
 class TelemetryQualitySettings(Section, frozen=True, kw_only=True):

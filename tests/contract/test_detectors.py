@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import msgspec
 import numpy as np
@@ -15,12 +16,26 @@ from hypothesis import strategies as st
 from detectors.base import Detector, Sighting, Tick
 from detectors.registry import detectors
 from telemetry.records import Event, Steps
-from telemetry.settings import EngineSettings, SilenceSettings, StragglerSettings, ZscoreSettings
+from telemetry.settings import (
+    CriticalSettings,
+    CurvesSettings,
+    EngineSettings,
+    RobustPeersSettings,
+    ShouldBeZeroSettings,
+    SilenceSettings,
+    StragglerSettings,
+    TelemetryQualitySettings,
+    TrainingSettings,
+    ZscoreSettings,
+)
 from tests.fakes import FakeView, cluster, event, job_step, rank_steps, tick
 
 # Short windows, so that short stories reach every state.
 RULES = EngineSettings(
     zscore=ZscoreSettings(window_s=30.0, pooled=True),
+    robust_peers=RobustPeersSettings(samples_min=1, counter_samples_min=1, covered_s=1.0),
+    should_be_zero=ShouldBeZeroSettings(hold_s=20.0),
+    telemetry_quality=TelemetryQualitySettings(gone_s=20.0, seen_samples=1, stuck_s=20.0),
     straggler=StragglerSettings(
         warmup_steps=1, baseline_min_steps=2, recent_steps=3, recent_slow_steps=2, clear_steps=2,
         rank_min_steps=2,
@@ -68,12 +83,13 @@ def named(name: str) -> Detector:
 
 
 def fed(
-    detector: Detector, readings: Sequence[Reading], start: int = 0, stop: int | None = None
-) -> list[list[Sighting]]:
+    detector: Detector, readings: Sequence[Reading], start: int = 0, stop: int | None = None,
+    view: FakeView | None = None,
+) -> list[list[Sighting]]:  # fmt: skip
     """What is said to readings[start:stop]; one comes every 7 s."""
     out: list[list[Sighting]] = []
-    view = cluster(8)
-    view.heard = dict.fromkeys(NODES, 0.0)
+    view = view or cluster(8)
+    view.heard = {node: 0.0 for nodes in view.jobs.values() for node in nodes}
     for place, reading in enumerate(readings[:stop]):
         now_s = 7.0 * place
         if isinstance(reading, str) and reading:
@@ -169,3 +185,137 @@ def test_a_quiet_hour_finds_nothing(name: str) -> None:
         said += detector.on_steps(job_step(minute + 1, now_s, step_time_s), view, now_s)
 
     assert [] == said
+
+
+def renamed(reading: Reading) -> Reading:
+    """The same of nodes whose names begin with another letter, so that their order stays."""
+    if isinstance(reading, Tick):
+        entities = {_new(node): names for node, names in reading.entities.items()}
+        return replace(reading, nodes=tuple(map(_new, reading.nodes)), entities=entities)
+    if isinstance(reading, str):
+        return _new(reading)
+    return msgspec.structs.replace(reading, node=_new(reading.node))
+
+
+def _new(text: str) -> str:
+    return re.sub(r"\bn(?=[0-9]{2}\b)", "x", text)
+
+
+def _seen(said: list[list[Sighting]]) -> list[tuple[object, ...]]:
+    return [
+        (place, *(_new(value) if isinstance(value, str) else value for value in astuple(seen)))
+        for place, some in enumerate(said)
+        for seen in some
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(readings=READINGS)
+@settings(deadline=None, max_examples=20)
+def test_renaming_the_nodes_renames_the_findings(name: str, readings: list[Reading]) -> None:
+    other = FakeView(
+        jobs={"j1": [_new(node) for node in NODES]}, leaves={"leaf0": [_new(n) for n in NODES]}
+    )
+
+    plain = fed(named(name), readings)
+    under_other_names = fed(named(name), list(map(renamed, readings)), view=other)
+
+    assert _seen(plain) == _seen(under_other_names)
+
+
+def scaled(reading: Reading) -> Reading:
+    """The same in a unit 1,024 times smaller; a power of two, so that no bit is lost."""
+    if not isinstance(reading, Tick):
+        return reading
+    k = 1_024.0
+    rows = tuple(
+        msgspec.structs.replace(row, effect_min=k * row.effect_min) for row in reading.metrics
+    )
+    return replace(
+        reading, metrics=rows, worst=k * reading.worst, mean=k * reading.mean, sd=k * reading.sd
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(readings=READINGS)
+@settings(deadline=None, max_examples=20)
+def test_another_unit_changes_no_verdict_and_no_score(name: str, readings: list[Reading]) -> None:
+    def verdicts(said: list[list[Sighting]]) -> list[tuple[object, ...]]:
+        return [
+            (place, s.active, s.node, s.metric, s.entity, s.onset_s, s.score, s.role, s.kind)
+            for place, some in enumerate(said)
+            for s in some
+        ]
+
+    in_one = fed(named(name), readings)
+    in_other = fed(named(name), list(map(scaled, readings)))
+
+    assert verdicts(in_one) == verdicts(in_other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(readings=READINGS)
+@settings(deadline=None, max_examples=20)
+def test_a_late_frame_alone_says_nothing_of_others(name: str, readings: list[Reading]) -> None:
+    """What comes late fills its node's own history, and alters nobody else's verdict."""
+    late = [_alone(reading, "n07") for reading in readings if isinstance(reading, Tick)]
+    detector, view = named(name), cluster(8)
+
+    said = [seen for one in late for seen in detector.on_tick(one, view, one.at_s)]
+
+    assert {seen.node for seen in said} <= {"n07"}
+
+
+def _alone(reading: Tick, node: str) -> Tick:
+    c = reading.nodes.index(node)
+    only = slice(c, c + 1)
+    return replace(
+        reading, nodes=(node,), group=reading.group[only], worst=reading.worst[:, :, only],
+        flags=reading.flags[:, :, only], mean=reading.mean[:, only], sd=reading.sd[:, only],
+        entity=reading.entity[:, only], partial=True,
+    )  # fmt: skip
+
+
+SMALL = msgspec.structs.replace(
+    RULES,
+    critical=CriticalSettings(conditions_max=20),
+    straggler=msgspec.structs.replace(RULES.straggler, jobs_max=4),
+    training=TrainingSettings(jobs_max=4),
+    curves=CurvesSettings(jobs_max=4),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_is_bounded_however_long_the_story(name: str) -> None:
+    """What grows without end has grown between the second and the fourth part of it."""
+    detector = next(one for one in detectors(SMALL) if one.name == name)
+    view, random, sizes = cluster(8), np.random.default_rng(3), []
+    view.heard = dict.fromkeys(NODES, 0.0)
+    for round_ in range(400):
+        now_s = 7.0 * round_
+        values = np.where(random.random((3, 8)) < 0.5, 5e3, 0.0)
+        one = tick(METRICS[round_ % 3], values, NODES, 10.0 * round_)
+        detector.on_tick(replace(one, flags=np.full((3, 1, 8), 2, np.int8)), view, now_s)
+        node, code = NODES[round_ % 8], (13, 45, 74, 79, 999)[round_ % 5]
+        detector.on_event(event("xid", now_s, node, code=code, entity=f"gpu:{round_}"), view, now_s)
+        for job in ("j1", f"job{round_}"):
+            detector.on_steps(job_step(round_ + 1, now_s, 1.0 + round_ % 2, job), view, now_s)
+        detector.on_steps(
+            rank_steps(round_ + 1, now_s, node, {0: 1.0, 1: 2.0}, f"job{round_}"), view, now_s
+        )
+        detector.advance(now_s, view)
+        if round_ % 100 == 99:
+            sizes.append(len(msgspec.json.encode(detector.snapshot())))
+
+    assert sizes[3] <= 1.25 * sizes[1] + 512, (name, sizes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_that_is_reset_goes_on(name: str) -> None:
+    detector = named(name)
+    one = tick(METRICS[0], np.full((3, 8), 5e3), NODES, 10.0)
+    detector.on_tick(one, cluster(8), 10.0)
+    detector.reset("nic")
+    detector.reset("unknown")
+
+    detector.on_tick(replace(one, at_s=20.0, index=2), cluster(8), 20.0)
