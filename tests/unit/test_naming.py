@@ -1,4 +1,4 @@
-"""Who is accused by what: outliers of any detector count once, and lying telemetry accuses nobody."""
+"""Who is accused by what: outliers count once, and lying telemetry accuses nobody."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def robust(seen: Sighting) -> Sighting:
 
 def lie(node: str, metric: str) -> Sighting:
     return Sighting(True, "telemetry_quality", node, "stuck", metric, 100.0, role="evidence",
-                    kind="telemetry_gap", cause="telemetry", severity="info", text="stuck")  # fmt: skip
+                    kind="telemetry_gap", cause="telemetry", severity="info",
+                    text="stuck")  # fmt: skip
 
 
 def test_a_robust_outlier_names_its_node_beside_a_slow_job() -> None:
