@@ -1,0 +1,54 @@
+"""How fast training logs are read. Printed, never asserted: machines differ."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from collectors.training.parser import TrainingParser
+
+DATA = Path(__file__).parents[1] / "data" / "trainlog"
+SIZE = 30_000_000
+PIECE = 1 << 20
+
+pytestmark = pytest.mark.bench
+
+INFO = b"".join(
+    b"node-%02d:39384%d:395082 [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via P2P/CUMEM\n"
+    % (at % 64, at % 10, at % 8, at % 32, at, at % 8, at + 1, (at + 1) % 8)
+    for at in range(2_000)
+)
+TIMERS = b"".join(
+    b"[2024-04-06 02:59:%02d,123] [INFO] [logging.py:96:log_dist] [Rank 0] rank=%d time (ms) |"
+    b" forward: %.2f | backward: %.2f\n" % (at % 60, at, at * 1.1, at * 2.2)
+    for at in range(300)
+)
+
+
+def steps() -> bytes:
+    return (DATA / "megatron_2024_timestamp_tflops_mixtral.log").read_bytes()
+
+
+def mixed() -> bytes:
+    """A step line among 40 others."""
+    return b"\n".join(INFO.split(b"\n")[:40]) + b"\n" + steps().split(b"\n")[0] + b"\n"
+
+
+LOGS = {
+    "NCCL INFO lines": lambda: INFO, "dated timer lines": lambda: TIMERS,
+    "a step line in 40 lines": mixed, "step lines only": steps,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_training_log_speed(name: str) -> None:
+    one = LOGS[name]()
+    data = one * (SIZE // len(one))
+    parser = TrainingParser("x.log")
+    began = time.process_time()
+    said = sum(1 for at in range(0, len(data), PIECE) for _ in parser.feed(data[at : at + PIECE]))
+    said += sum(1 for _ in parser.finish())
+    rate = len(data) / (time.process_time() - began) / 1e6
+    print(f"\n{name:<26} {rate:>7.1f} MB per CPU second, {said} objects")
