@@ -21,6 +21,7 @@ from telemetry.findings import Cause, Kind, six_digits
 from telemetry.metrics import Metric
 from telemetry.settings import EngineSettings
 
+POOLED = "zscore_pooled"  # the name under which the pooled form speaks
 NETWORK_KINDS: frozenset[Kind] = frozenset({"nic_fault", "nic_flap", "nic_congested", "fabric"})
 
 
@@ -77,7 +78,8 @@ class Zscore(Quiet):
             (judged.detector, names[column], tick.metrics[row].name): (int(row), int(column))
             for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
         }
-        said = [self._clear(key, tick) for key in self._cleared(judged, now_beyond, tick)]
+        over = self._cleared(judged, now_beyond, tick, view)
+        said = [self._clear(key, tick) for key in over]
         for key, cell in sorted(now_beyond.items()):
             if key not in self._active:
                 seen = self._sighting(judged, cell, tick, view)
@@ -90,20 +92,31 @@ class Zscore(Quiet):
         judged: _Judged,
         now_beyond: dict[tuple[str, str, str], tuple[int, int]],
         tick: Tick,
+        view: View,
     ) -> list[tuple[str, str, str]]:
-        """Open outliers whose value at this tick is normal; one without a value stays open."""
+        """Open outliers that are over.
+
+        Their value at this tick is normal; or the window holds no value of them any more; or the
+        node left its job, and with it the peers that it was compared with. One tick without a
+        value ends nothing.
+        """
         if not self._active:
             return []
         rows = {metric.name: row for row, metric in enumerate(tick.metrics)}
         columns = {node: column for column, node in enumerate(tick.nodes)}
-        return sorted(
-            key
-            for key in self._active.keys() - now_beyond.keys()
-            if key[0] == judged.detector
-            and key[2] in rows
-            and key[1] in columns
-            and judged.normal[rows[key[2]], columns[key[1]]]
-        )
+        over = []
+        for key in self._active.keys() - now_beyond.keys():
+            detector, node, metric = key
+            if detector != judged.detector or metric not in rows or node not in columns:
+                continue
+            row, column = rows[metric], columns[node]
+            if (
+                judged.normal[row, column]
+                or view.place(node, tick.at_s).job != self._active[key][1]
+                or np.isnan(tick.worst[-judged.ticks :, row, column]).all()
+            ):
+                over.append(key)
+        return sorted(over)
 
     def _sighting(self, judged: _Judged, cell: tuple[int, int], tick: Tick, view: View) -> Sighting:
         row, column = cell
@@ -162,7 +175,7 @@ class Zscore(Quiet):
         rule = (mean, sd, self._rule.sigmas, bad_high, scale)
         abnormal = beyond(extreme, *rule) & enough & sampled & judged
         normal = sampled & judged & ~np.isnan(mean) & ~beyond(window[-1], *rule)
-        return _Judged("zscore_pooled", abnormal, normal, mean, sd, ticks)
+        return _Judged(POOLED, abnormal, normal, mean, sd, ticks)
 
     def _too_small(self, tick: Tick, view: View) -> list[Sighting]:
         """Say once of each job whose peer group never reached the minimum."""
@@ -208,7 +221,8 @@ class Zscore(Quiet):
 
     def restore(self, state: Any) -> None:
         """Resume from `snapshot()`."""
-        self._active = {(d, n, m): (e, j) for d, n, m, e, j in state["active"]}
+        speaks = {self.name, POOLED} if self._rule.pooled else {self.name}
+        self._active = {(d, n, m): (e, j) for d, n, m, e, j in state["active"] if d in speaks}
         self._small = dict(state["small"])
 
 
