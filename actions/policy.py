@@ -112,6 +112,9 @@ def _silent(incident: Incident, context: Context, policy: PolicySettings, now_s:
     due_s = incident.opened_at + policy.silent_wait_s
     few = 0 < len(nodes) <= policy.suspects_max and context.blind_share <= policy.blind_share_max
     held = few and set(nodes) <= set(context.job_nodes)
+    if held and _stood_before(incident, context):
+        reason = f"{lead}, but its job {incident.job} stood still without it: page, isolate nobody."
+        return _said(rung, "page", reason, now_s)
     if held and now_s < due_s:
         reason = (
             f"{lead}. Silence is a third state, neither healthy nor proven broken: page, and see "
@@ -126,6 +129,13 @@ def _silent(incident: Incident, context: Context, policy: PolicySettings, now_s:
         "nobody."
     )
     return _said(rung, "page", reason, now_s)
+
+
+def _stood_before(incident: Incident, context: Context) -> bool:
+    """Whether the silence cannot be why the job stands still: its code failed, or it had ended."""
+    since_s = min((line.onset for line in incident.evidence), default=incident.opened_at)
+    still_s = context.job_still_s
+    return context.job_failed or (still_s is not None and still_s < since_s)
 
 
 def _slow(incident: Incident, context: Context, policy: PolicySettings, now_s: float) -> Verdict:

@@ -21,6 +21,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 FlagArray = NDArray[np.int8]
 
+CLEARED_MAX = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -218,12 +220,17 @@ class Quiet:
 
 
 class FindingBook:
-    """Turns sightings into findings: ids, revisions, open, update, clear. Bounded."""
+    """Turns sightings into findings: ids, revisions, open, update, clear. Bounded.
+
+    An id is made of the onset. Where a condition that was cleared holds again with the onset that
+    it had (a silent node that was drained for a while), it begins anew, and so does its id.
+    """
 
     def __init__(self, cluster: str, findings_max: int = 50_000) -> None:
         self._cluster = cluster
         self._findings_max = findings_max
         self._open: dict[tuple[str, str, str, str, str], Finding] = {}
+        self._cleared: dict[str, None] = {}  # ids, the oldest first
         self.dropped = 0
 
     def say(self, seen: Sighting, now_s: float) -> Finding | None:
@@ -233,8 +240,7 @@ class FindingBook:
         if not seen.active:
             if known is None:
                 return None
-            del self._open[key]
-            return _revised(known, state="clear", rev=known.rev + 1, at=now_s)
+            return self._clear(key, now_s)
         if known is None:
             if len(self._open) >= self._findings_max:
                 self.dropped += 1
@@ -252,6 +258,18 @@ class FindingBook:
         self._open[key] = revised
         return revised
 
+    def retire(self, speakers: frozenset[str], now_s: float) -> list[Finding]:
+        """Clear what nobody will clear any more: findings of other detectors than `speakers`."""
+        over = [key for key, known in self._open.items() if known.detector not in speakers]
+        return [self._clear(key, now_s) for key in over]
+
+    def _clear(self, key: tuple[str, str, str, str, str], now_s: float) -> Finding:
+        known = self._open.pop(key)
+        self._cleared[known.id] = None
+        if len(self._cleared) > CLEARED_MAX:
+            del self._cleared[next(iter(self._cleared))]
+        return _revised(known, state="clear", rev=known.rev + 1, at=now_s)
+
     def open_findings(self) -> Sequence[Finding]:
         """What is open, in the order in which it was first said."""
         return tuple(self._open.values())
@@ -260,18 +278,29 @@ class FindingBook:
         """Open findings, to be handed to `restore`."""
         return list(self._open.values())
 
-    def restore(self, findings: Sequence[Finding]) -> None:
-        """Resume from `snapshot()`."""
+    def cleared(self) -> list[str]:
+        """Ids that were used up lately, the oldest first."""
+        return list(self._cleared)
+
+    def restore(self, findings: Sequence[Finding], cleared: Sequence[str] = ()) -> None:
+        """Resume from `snapshot()` and `cleared()`."""
+        self._cleared = dict.fromkeys(cleared)
         self._open = {(f.detector, f.node, f.entity, f.metric, f.job): f for f in findings}
 
     def _fresh(self, seen: Sighting, now_s: float) -> Finding:
         subject = f"{seen.node}|{seen.entity}|{seen.job}"
+        onset_s, next_s = seen.onset_s, now_s
+        while True:
+            id_ = stable_id(self._cluster, seen.detector, subject, seen.metric, onset_s)
+            if id_ not in self._cleared:
+                break
+            onset_s, next_s = next_s, next_s + 0.001
         return Finding(
-            id=stable_id(self._cluster, seen.detector, subject, seen.metric, seen.onset_s),
+            id=id_,
             rev=0, state="open", role="evidence" if seen.role == "evidence" else "fault",
             detector=seen.detector, kind=seen.kind, cause=seen.cause, severity=seen.severity,
             node=seen.node, entity=seen.entity, job=seen.job, metric=seen.metric,
-            onset=seen.onset_s, at=now_s, text=seen.text, certain=seen.certain,
+            onset=onset_s, at=now_s, text=seen.text, certain=seen.certain,
             observed=seen.observed, expected=seen.expected, unit=seen.unit, score=seen.score,
             events=seen.events,
         )  # fmt: skip

@@ -15,6 +15,7 @@ import msgspec
 from detectors.base import Detector, FindingBook, Quiet, Sighting, Tick
 from detectors.correlation import Correlator
 from detectors.registry import detectors as build_detectors
+from detectors.zscore import POOLED
 from streams.counters import Counters, Coverage
 from streams.groups import Groups
 from streams.inventory import Inventory
@@ -23,7 +24,7 @@ from streams.progress import Progress
 from streams.sequence import SequenceWindow
 from streams.skew import Skew
 from streams.spool import SpoolWatch
-from streams.ticks import SourceTicks
+from streams.ticks import AHEAD_S, SourceTicks
 from streams.verdicts import Decide, Judge
 from telemetry.findings import Context, Finding, Incident, Isolation
 from telemetry.records import (
@@ -46,6 +47,8 @@ from telemetry.settings import EngineSettings
 
 ShardKind = Literal["live", "history", "capture"]
 STREAMS_MAX = 200_000
+SOURCES_MAX = 256
+NODES_MAX = 50_000  # names whose clocks are watched; more are taken at their word
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -82,6 +85,7 @@ class Fold:
         self.beats = False
         self.ready = False
         self.ended = False
+        self.piece: tuple[float, str, float | None] | None = None  # the `Begin` it began with
         self.streams: dict[tuple[str, str, float], SequenceWindow] = {}
         self.skews: dict[str, Skew] = {}
         self.inventory = Inventory()
@@ -92,6 +96,7 @@ class Fold:
         self.progress = Progress()
         self.judge = Judge(self._decide, self._context)
         self.coverage: Coverage | None = None
+        self.last_at: float | None = None  # newest event time of this piece of history
         self._configure(self.settings)
 
     def adopt_settings(self, settings: EngineSettings, digest: str) -> None:
@@ -115,14 +120,17 @@ class Fold:
         self.offset = arrived.offset
         record = arrived.record
         self.counters.records += 1
-        if isinstance(record, Begin) and (self.ended or not self._repeats(record)):
+        taken = not isinstance(record, Rejected) and not self._refusal(record)
+        if isinstance(record, Begin) and taken and self._is_another_piece(record):
             self._forget_all()
-        if isinstance(record, End):
+            self.piece = (record.at, record.name, record.replayed)
+        over = isinstance(record, End) and taken
+        if over:
             self.coverage = self.covered()
         findings: list[Finding] = []
         incidents: list[Incident] = []
         if arrived.arrival > self.now:
-            self._move_time(arrived.arrival, isinstance(record, End), findings, incidents)
+            self._move_time(arrived.arrival, over, findings, incidents)
         if isinstance(record, Rejected):
             self.counters.reject(record.reason)
         else:
@@ -167,7 +175,7 @@ class Fold:
                 self.inventory.allocate(record)
             case Settings():
                 self.counters.control += 1
-                self._adopt(record)
+                self._adopt(record, findings, incidents)
             case Beat():
                 self.counters.control += 1
                 self.beats = True
@@ -189,9 +197,15 @@ class Fold:
             return "no Settings record came before it"
         return ""
 
-    def _repeats(self, record: Header) -> bool:
+    def _is_another_piece(self, record: Begin) -> bool:
+        """False for the same `Begin` once more, be it sent twice or an import begun anew.
+
+        Every piece may count its records from 0, so the number alone does not tell.
+        """
+        if self.ended or self.piece != (record.at, record.name, record.replayed):
+            return True
         window = self.streams.get((record.node, record.source, record.started_at))
-        return window is not None and window.has(record.seq)
+        return window is None or not window.has(record.seq)
 
     def _first_time(self, record: Header) -> bool:
         key = (record.node, record.source, record.started_at)
@@ -211,14 +225,18 @@ class Fold:
         if record.node and record.sent_at is not None:
             skew = self.skews.get(record.node)
             if skew is None:
-                skew = self.skews[record.node] = Skew(self.settings.ticks)
+                skew = Skew(self.settings.ticks)
+                if len(self.skews) < NODES_MAX:
+                    self.skews[record.node] = skew
             if not record.spooled:
                 skew.observe(arrival, record.sent_at, record.boot_id)
             if skew.correction_s != 0.0:
                 self.counters.skewed += 1
                 at += skew.correction_s
-        if not isinstance(record, _EDGES):
+        # A time that lies ahead of the log is no time at which anything was measured.
+        if at <= self.now + AHEAD_S and not isinstance(record, _EDGES):
             self.counters.span(at)
+            self.last_at = at if self.last_at is None else max(self.last_at, at)
         return at
 
     def _heard(self, record: Header, arrival: float) -> None:
@@ -234,27 +252,30 @@ class Fold:
         findings: list[Finding],
         incidents: list[Incident],
     ) -> None:
-        source = self._source(frame.source)
-        known = frame.node in source.slot
-        self.spool.take(frame.spooled, frame.node, frame.source)
         try:
+            source = self._source(frame.source)
+            joins = frame.node not in source.slot
             in_time, late = source.take(frame, at, self.now)
         except BadFrame as error:
             self.counters.reject(str(error))
             return
-        if not known:
+        self.spool.take(frame.spooled, frame.node, frame.source)
+        if joins:
             self.be_patient(frame.node, source.interval_s)
         self.inventory.hear(frame.node, arrival)
         if in_time:
             self.counters.used += 1
             return
         self.counters.late += 1
+        self._count_junk(source)
         if late is not None:
             self._see(late, findings, incidents)
 
     def _source(self, name: str) -> SourceTicks:
         source = self.sources.get(name)
         if source is None:
+            if len(self.sources) >= SOURCES_MAX:
+                raise BadFrame(f"more than {SOURCES_MAX} sources")
             rules = self.settings.ticks
             interval_s = rules.interval_s.get(name, rules.interval_default_s)
             source = SourceTicks(name, interval_s, self.settings, self.inventory.in_service)
@@ -308,11 +329,14 @@ class Fold:
         """Close every tick whose time has come, in the order of their times."""
         while self.due_s <= self.now and self.due_source:
             source = self.sources[self.due_source]
-            junk = source.junk
             tick = source.close(self.groups.of)
-            self.counters.junk += source.junk - junk
+            self._count_junk(source)
             self.look_at_due()
             self._see(tick, findings, incidents)
+
+    def _count_junk(self, source: SourceTicks) -> None:
+        self.counters.junk += source.junk
+        source.junk = 0
 
     # -- what detectors say
 
@@ -342,6 +366,13 @@ class Fold:
             if finding.state == "open":
                 count = self.counters.findings
                 count[finding.detector] = count.get(finding.detector, 0) + 1
+        self._correlate(fresh, findings, incidents)
+
+    def _correlate(
+        self, fresh: list[Finding], findings: list[Finding], incidents: list[Incident]
+    ) -> None:
+        if not fresh:
+            return
         findings += fresh
         changed = self.correlator.take(fresh, self.inventory, self.now)
         incidents += self.judge.take(changed, self.settings.policy, self.now)
@@ -356,6 +387,8 @@ class Fold:
             ledger=ledger,
             blind_share=len(blind) / len(expected) if expected else 0.0,
             protected=self.inventory.protected(),
+            job_still_s=self.progress.still_s(incident.job),
+            job_failed=bool(incident.job) and self.judge.failed(incident.job),
         )
 
     def _blind(self, expected: Sequence[str]) -> list[str]:
@@ -376,32 +409,49 @@ class Fold:
 
     # -- settings
 
-    def _adopt(self, record: Settings) -> None:
+    def _adopt(self, record: Settings, findings: list[Finding], incidents: list[Incident]) -> None:
         """The settings take force; thresholds change under the state, intervals drop windows."""
         if record.digest == self.digest and self.ready:
             return
         states = {d.name: _plain(d.snapshot()) for d in self.detectors}
-        book, story = self.book.snapshot(), _plain(self.correlator.snapshot())
+        book, story = self.book, _plain(self.correlator.snapshot())
         cluster_same = record.settings.cluster == self.settings.cluster
+        if self.ready and not cluster_same:
+            # Under another name everything has other ids: what is open can only end here.
+            findings += self.book.retire(frozenset(), self.now)
+            incidents += self.judge.close_all(self.now)
         windows_same = _window_settings(record.settings) == _window_settings(self.settings)
         self._configure(record.settings)
         self.digest = record.digest
         if self.ready and cluster_same:
-            self.book.restore(book)
+            self.book = book
             self.correlator.restore(story)
             for detector in self.detectors:
                 if detector.name in states:
                     detector.restore(states[detector.name])
+            retired = self.book.retire(self._speakers(), self.now)
+            self._correlate(retired, findings, incidents)
         rules = record.settings.ticks
+        for skew in self.skews.values():
+            skew.adopt(rules)
         for name, source in list(self.sources.items()):
             interval_s = rules.interval_s.get(name, rules.interval_default_s)
             if not windows_same or interval_s != source.interval_s:
-                self.counters.junk += source.junk
                 del self.sources[name]
                 for detector in self.detectors:
                     detector.reset(name)
+        self.inventory.patience.clear()
+        for source in self.sources.values():
+            for node in source.names:
+                self.be_patient(node, source.interval_s)
         self.look_at_due()
         self.ready = True
+
+    def _speakers(self) -> frozenset[str]:
+        """The names under which the detectors that run say findings."""
+        names = {detector.name for detector in self.detectors}
+        pooled = self.settings.zscore.enabled and self.settings.zscore.pooled
+        return frozenset(names | {POOLED} if pooled else names)
 
 
 def _reads(detector: Detector, method: str) -> bool:

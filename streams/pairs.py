@@ -56,10 +56,16 @@ class Pair:
                 raise BadFrame(f"an entity of {device} is named twice")
             known = self.entities.setdefault(device, [])
             for name in names:
-                if name not in known:
-                    if len(known) >= entities_max:
-                        raise BadFrame(f"more than {entities_max} entities of {device}")
+                if name in known:
+                    continue
+                if len(known) < entities_max:
                     known.append(name)
+                    continue
+                # A part that was replaced gives its slot to one that is there.
+                left = next((i for i, old in enumerate(known) if old not in names), None)
+                if left is None:
+                    raise BadFrame(f"more than {entities_max} entities of {device}")
+                known[left] = name
             shape.append((device, tuple(map(known.index, names))))
         self.raw_entities = entities
         self.shape = tuple(shape)

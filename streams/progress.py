@@ -56,10 +56,15 @@ class Progress:
 
     def progressing(self, job: str, now: float) -> bool | None:
         """Whether the job ended a step lately; None where it never told."""
+        still_s = self.still_s(job)
+        return None if still_s is None else now <= still_s
+
+    def still_s(self, job: str) -> float | None:
+        """From when on the job counts as standing still, unless it tells of another step."""
         known = self.jobs.get(job)
         if known is None:
             return None
-        return now - known.heard_at <= max(STALL_S, STALL_STEPS * known.step_time_s)
+        return known.heard_at + max(STALL_S, STALL_STEPS * known.step_time_s)
 
     def ettr(self, until: float | None) -> float | None:
         """Productive time over wall-clock of all jobs (ByteRobust); None without steps."""

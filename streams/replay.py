@@ -102,7 +102,7 @@ def summarize(folds: Iterable[Fold], truncated: int, cold_start: bool) -> Summar
         coverages.append(fold.coverage or fold.covered())
         if part.first_at is not None and part.last_at is not None:
             event_s = max(event_s, part.last_at - part.first_at)
-        ettr = fold.progress.ettr(part.last_at)
+        ettr = fold.progress.ettr(fold.last_at)
         if ettr is not None:
             ettrs.append(round(ettr, 6))
     nodes = {node for fold in folds for node in fold.inventory.expected()}

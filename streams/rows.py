@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from detectors.base import FloatArray
 from telemetry.metrics import CATALOGUE, Metric
 
+VALUE_MAX = 2.0**64  # no counter counts further; squares of what is below stay finite
+
 
 class Rows:
     """Rows in the catalogue's order; `judged` are compared, `watched` are states and context.
@@ -29,8 +31,8 @@ class Rows:
         self.names = {row.name for row in self.all}
         self.counters = np.array([m.kind == "counter" for m in self.all], dtype=np.bool_)
         self.wrap_at = np.array([2.0**m.width_bits for m in self.all])
-        self.low = np.array([m.valid_min for m in self.all])
-        self.high = np.array([m.valid_max for m in self.all])
+        self.low = np.array([max(m.valid_min, -VALUE_MAX) for m in self.all])
+        self.high = np.array([min(m.valid_max, VALUE_MAX) for m in self.all])
         self.bad_high = np.array([m.bad == "high" for m in self.judged], dtype=np.bool_)
         self.scale = np.array([m.effect_min for m in self.judged])
         performance = [m.class_ == "performance" for m in self.judged]

@@ -52,6 +52,11 @@ class Skew:
         self.buckets = buckets
         self._correct(min((delay for _, delay in buckets), default=0.0))
 
+    def adopt(self, rules: TickSettings) -> None:
+        """Other rules from here on."""
+        self.rules = rules
+        self._correct(self.least)
+
     def _forget(self) -> None:
         self.restore([])
         self.disagreed = 0

@@ -67,6 +67,8 @@ class FoldState(msgspec.Struct):
     beats: bool
     ready: bool
     ended: bool
+    piece: tuple[float, str, float | None] | None
+    last_at: float | None
     settings: EngineSettings
     digest: str
     counters: Counters
@@ -81,6 +83,7 @@ class FoldState(msgspec.Struct):
     progress: list[tuple[str, JobProgress]]
     docket: Docket
     findings: list[Finding]
+    findings_cleared: list[str]
     findings_dropped: int
     detectors: dict[str, bytes]
     correlator: bytes
@@ -109,7 +112,8 @@ def fold_state(fold: Fold) -> FoldState:
     """Everything that the fold knows, but for the windows of its sources."""
     return FoldState(
         offset=fold.offset, now=fold.now, next_beat=fold.next_beat, beats=fold.beats,
-        ready=fold.ready, ended=fold.ended, settings=fold.settings, digest=fold.digest,
+        ready=fold.ready, ended=fold.ended, piece=fold.piece,
+        last_at=fold.last_at, settings=fold.settings, digest=fold.digest,
         counters=fold.counters, coverage=fold.coverage,
         streams=[
             SequenceState(*key, w.highest, w.bits.to_bytes(128, "little"), w.lost)
@@ -123,7 +127,8 @@ def fold_state(fold: Fold) -> FoldState:
         spool=fold.spool,
         progress=list(fold.progress.jobs.items()),
         docket=fold.judge.docket,
-        findings=fold.book.snapshot(), findings_dropped=fold.book.dropped,
+        findings=fold.book.snapshot(), findings_cleared=fold.book.cleared(),
+        findings_dropped=fold.book.dropped,
         detectors={d.name: msgspec.msgpack.encode(d.snapshot()) for d in fold.detectors},
         correlator=msgspec.msgpack.encode(fold.correlator.snapshot()),
     )  # fmt: skip
@@ -134,6 +139,7 @@ def restore_fold(fold: Fold, state: FoldState) -> None:
     fold.adopt_settings(state.settings, state.digest)
     fold.offset, fold.now, fold.next_beat = state.offset, state.now, state.next_beat
     fold.beats, fold.ready, fold.ended = state.beats, state.ready, state.ended
+    fold.piece, fold.last_at = state.piece, state.last_at
     fold.counters, fold.coverage = state.counters, state.coverage
     for s in state.streams:
         window = SequenceWindow(s.highest, int.from_bytes(s.bits, "little"), s.lost)
@@ -156,7 +162,7 @@ def restore_fold(fold: Fold, state: FoldState) -> None:
     fold.progress.jobs.update(state.progress)
     fold.judge.docket = state.docket
     fold.book = FindingBook(state.settings.cluster)
-    fold.book.restore(state.findings)
+    fold.book.restore(state.findings, state.findings_cleared)
     fold.book.dropped = state.findings_dropped
     for detector in fold.detectors:
         if detector.name in state.detectors:

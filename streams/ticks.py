@@ -90,9 +90,7 @@ class SourceTicks:
         Raises BadFrame where it contradicts itself.
         """
         slot = self.slot.get(frame.node)
-        if slot is None:
-            slot = self.join(frame.node)
-        pair = self.pairs[slot]
+        pair = Pair() if slot is None else self.pairs[slot]
         if frame.entities != pair.raw_entities:
             pair.name(frame.entities, self._rules.entities_max)
             self._widen(max(map(len, pair.entities.values()), default=0))
@@ -101,9 +99,12 @@ class SourceTicks:
             self.learn(frame.metrics)
             layout = self.layouts.of(frame.metrics, pair.shape)
         values = flat_values(frame.metrics, layout)
-        index = pair.index(at, self.interval_s, frame.started_at)
         if at > now + self._ahead_s:
             raise BadFrame(f"its time lies {at - now:.0f} s ahead of the log")
+        if slot is None:  # only now: a frame that is rejected makes nobody join
+            slot = self.join(frame.node)
+            self.pairs[slot] = pair
+        index = pair.index(at, self.interval_s, frame.started_at)
         if self.next is None:
             self.next = index
         if index < self.next:

@@ -23,6 +23,7 @@ class Docket(msgspec.Struct):
     incidents: dict[str, Incident] = {}
     said_at: dict[str, float] = {}
     ledger: list[Isolation] = []
+    inherited: dict[str, list[Verdict]] = {}  # by a story that is not told yet
 
 
 class Judge:
@@ -31,13 +32,52 @@ class Judge:
     def __init__(self, decide: Decide, context_of: ContextOf) -> None:
         self._decide = decide
         self._context_of = context_of
-        self.docket = Docket(incidents={}, said_at={}, ledger=[])
+        self.docket = Docket(incidents={}, said_at={}, ledger=[], inherited={})
 
     def take(
         self, incidents: Sequence[Incident], policy: PolicySettings, now: float
     ) -> list[Incident]:
         """The incidents with their verdicts, in their next revisions."""
-        return [self._say(incident, policy, now) for incident in incidents]
+        heirs = self._inherit(incidents)
+        said = [self._say(incident, policy, now) for incident in incidents]
+        told = {incident.id for incident in incidents}
+        return [*said, *(self._say(heir, policy, now) for heir in heirs if heir.id not in told)]
+
+    def _inherit(self, incidents: Sequence[Incident]) -> list[Incident]:
+        """What acted in a story that was merged acts on in the elder; the elders known so far."""
+        heirs: dict[str, None] = {}
+        for merged in incidents:
+            elder, known = merged.merged_into, self.docket.incidents.get(merged.id)
+            if not elder or known is None or known.merged_into:
+                continue
+            acted = [verdict for verdict in known.verdicts if verdict.action in ACTING]
+            if acted:
+                self.docket.inherited[elder] = [*self.docket.inherited.get(elder, ()), *acted]
+                heirs[elder] = None
+            self.docket.ledger = [
+                msgspec.structs.replace(line, incident=elder)
+                if line.incident == merged.id
+                else line
+                for line in self.docket.ledger
+            ]
+        return [self.docket.incidents[elder] for elder in heirs if elder in self.docket.incidents]
+
+    def close_all(self, now: float) -> list[Incident]:
+        """Everything that is open ends now: it can never be told again under its ids."""
+        closed = [
+            msgspec.structs.replace(known, rev=known.rev + 1, closed_at=now)
+            for known in self.docket.incidents.values()
+            if known.closed_at is None
+        ]
+        self.docket.incidents.update((incident.id, incident) for incident in closed)
+        return closed
+
+    def failed(self, job: str) -> bool:
+        """Whether an open incident says that the job's own code failed."""
+        return any(
+            known.kind == "user_error" and known.job == job and known.closed_at is None
+            for known in self.docket.incidents.values()
+        )
 
     def advance(self, policy: PolicySettings, now: float, forget_s: float) -> list[Incident]:
         """Re-judge what is due, say open incidents again, forget what closed long ago."""
@@ -58,10 +98,12 @@ class Judge:
     def _say(self, incident: Incident, policy: PolicySettings, now: float) -> Incident:
         known = self.docket.incidents.get(incident.id)
         verdicts = list(known.verdicts) if known is not None else []
+        if (inherited := self.docket.inherited.pop(incident.id, None)) is not None:
+            verdicts = sorted([*inherited, *verdicts], key=lambda verdict: verdict.at)
         if incident.closed_at is None and not incident.merged_into:
-            if known is not None:  # the ladder repeats what it gave, and so must see it
+            if verdicts:  # the ladder repeats what it gave, and so must see it
                 incident = msgspec.structs.replace(
-                    incident, verdict=known.verdict, verdicts=list(verdicts)
+                    incident, verdict=_acting(verdicts), verdicts=list(verdicts)
                 )
             context = self._context_of(incident, self.docket.ledger)
             fresh = self._decide(incident, context, policy, now)
@@ -70,11 +112,11 @@ class Judge:
                 self._note(incident.id, fresh)
             elif verdicts[-1].recheck_at != fresh.recheck_at:
                 verdicts[-1] = msgspec.structs.replace(verdicts[-1], recheck_at=fresh.recheck_at)
-        verdicts = [*verdicts[:VERDICTS_MAX], *verdicts[VERDICTS_MAX:][-1:]]
+        verdicts = _kept(verdicts)
         said = msgspec.structs.replace(
             incident,
             rev=0 if known is None else known.rev + 1,
-            verdict=next((v for v in verdicts if v.action in ACTING), verdicts[-1]),
+            verdict=_acting(verdicts),
             verdicts=verdicts,
         )
         self.docket.incidents[said.id] = said
@@ -89,6 +131,20 @@ class Judge:
 
 def _last(incident: Incident) -> Verdict:
     return incident.verdicts[-1] if incident.verdicts else incident.verdict
+
+
+def _acting(verdicts: Sequence[Verdict]) -> Verdict:
+    """The first that acts, else the last."""
+    return next((verdict for verdict in verdicts if verdict.action in ACTING), verdicts[-1])
+
+
+def _kept(verdicts: list[Verdict]) -> list[Verdict]:
+    """All of them up to the limit, then the first ones, what acts, and the newest."""
+    if len(verdicts) <= VERDICTS_MAX:
+        return verdicts
+    first = verdicts[: VERDICTS_MAX - 2]
+    acting, newest = _acting(verdicts), verdicts[-1]
+    return [*first, *([] if acting in first or acting is newest else [acting]), newest]
 
 
 def _same(one: Verdict, other: Verdict) -> bool:

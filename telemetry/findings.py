@@ -155,6 +155,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     job_nodes       nodes of the incident's job
     job_progressing whether the job still ends steps
+    job_still_s     from when on it counts as standing still, unless it ends another step
+    job_failed      its own code failed: no node has to be the reason that it stands still
     replacements    free standby nodes
     ledger          isolations so far, oldest first
     blind_share     share of expected reporters that are silent
@@ -167,3 +169,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     ledger: list[Isolation]
     blind_share: float
     protected: list[str]
+    job_still_s: float | None = None
+    job_failed: bool = False
