@@ -208,16 +208,22 @@ class Fold:
         return window is None or not window.has(record.seq)
 
     def _first_time(self, record: Header) -> bool:
-        key = (record.node, record.source, record.started_at)
-        window = self.streams.get(key)
-        if window is None:
-            if len(self.streams) >= STREAMS_MAX:
-                del self.streams[next(iter(self.streams))]
-            window = self.streams[key] = SequenceWindow()
+        window = self._window((record.node, record.source, record.started_at))
         lost = window.lost
         fresh = window.take(record.seq)
         self.counters.lost += window.lost - lost
+        if fresh and isinstance(record, Event) and record.kmsg_seq is not None and record.boot_id:
+            # An agent that starts anew reads the kernel's ring once more, in a new stream.
+            return self._window((record.node, f"kmsg {record.boot_id}", -1.0)).take(record.kmsg_seq)
         return fresh
+
+    def _window(self, stream: tuple[str, str, float]) -> SequenceWindow:
+        window = self.streams.get(stream)
+        if window is None:
+            if len(self.streams) >= STREAMS_MAX:
+                del self.streams[next(iter(self.streams))]
+            window = self.streams[stream] = SequenceWindow()
+        return window
 
     def _event_time(self, record: Header, arrival: float) -> float:
         """Event time on the log's clock: the node's time plus the error of its clock."""

@@ -324,6 +324,21 @@ def test_an_incident_ends_when_the_node_that_it_isolated_is_gone() -> None:
     assert isolated[-1].closed_at is not None
 
 
+def test_a_kernel_line_that_is_read_again_is_a_repeat() -> None:
+    """An agent that starts anew reads the kernel's ring from its beginning, in a new stream."""
+    log = simulated(8, 24.0, ("xid79@n002+300",))
+    lines = [a.record for a in log if isinstance(a.record, Event) and a.record.node == "n002"]
+    assert lines
+    again = [
+        (START + 900.0 + i, replace(line, started_at=START + 890.0, seq=i))
+        for i, line in enumerate(lines)
+    ]
+    once, said_once = folded(log)
+    twice, said_twice = folded(with_more(*again, log=log))
+    assert twice.counters.duplicate - once.counters.duplicate == len(lines)
+    assert said_twice.findings == said_once.findings
+
+
 # -- silence beside a job that stands still for another reason
 
 
