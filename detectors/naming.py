@@ -24,6 +24,7 @@ EXPLAINS: tuple[Kind, ...] = (
     "gpu_thermal", "pcie_degraded", "storage", "gpu_fault", "gpu_power", "host", "gpu_slow",
 )  # fmt: skip
 _ORDER = {kind: place for place, kind in enumerate(EXPLAINS)}
+HEAT = frozenset(name for name, row in BY_NAME.items() if row.unit == "celsius")
 SYMPTOMS: frozenset[Kind] = frozenset({"gpu_slow", "gpu_power", "host"})
 # A healthy end of a connection shows these when the other end or the way is ill.
 REFLECTED = frozenset(
@@ -90,7 +91,7 @@ def told(
     evidence = [p for p in evidence if _of(p) not in lies]
     chronic = [p for p in chronic if _of(p) not in lies]
     sick = _sick_nodes([*evidence, *chronic])
-    own = [p for p in evidence if p.job == slow.job and names(p.finding)]
+    own = _slowing([p for p in evidence if p.job == slow.job and names(p.finding)])
     shared = _shared_leaves(evidence, sick, job_nodes, view, settings)
     common = {m for m, nodes in sick.items() if _is_common(nodes, job_nodes, settings)}
     new = {m for m, n in _sick_nodes(evidence).items() if _is_common(n, job_nodes, settings)}
@@ -132,6 +133,15 @@ def _sick_nodes(evidence: Iterable[Placed]) -> dict[str, set[str]]:
         if finding.node and finding.metric in BY_NAME:
             sick.setdefault(finding.metric, set()).add(finding.node)
     return sick
+
+
+def _slowing(own: Sequence[Placed]) -> list[Placed]:
+    """Without nodes that are merely warm: heat slows nobody who does not throttle.
+
+    A temperature counts where its node shows anything else: a low clock, a violation, a slow rank.
+    """
+    slowed = {p.finding.node for p in own if p.finding.metric not in HEAT}
+    return [p for p in own if p.finding.node in slowed]
 
 
 def _is_common(nodes: set[str], job_nodes: set[str], settings: CorrelationSettings) -> bool:

@@ -72,6 +72,11 @@ def hot(node: str, onset_s: float = 100.0, observed: float = 20.0, score: float 
     return outlier(node, TEMPERATURE, onset_s, "gpu_thermal", "hardware", observed, score)
 
 
+def throttled(node: str, observed: float = 400_000.0, score: float = 8.0) -> Sighting:
+    metric = "gpu_thermal_violation_us_total"
+    return outlier(node, metric, 100.0, "gpu_thermal", "hardware", observed, score)
+
+
 def nonzero(node: str, metric: str = ECN, onset_s: float = 100.0, active: bool = True) -> Sighting:
     return Sighting(active, "should_be_zero", node, "nic:mlx5_0/1", metric, onset_s,
                     role="evidence", kind="nic_congested", cause="network", observed=20_000.0,
@@ -165,9 +170,20 @@ def test_evidence_from_long_before_or_of_another_job_names_nobody() -> None:
 def test_an_outlier_below_the_effect_and_a_weak_one_beside_a_strong_one_name_nobody() -> None:
     desk = Desk()
 
-    desk.see(150.0, slow(), hot("n05", observed=3.0), hot("n06", score=2.5), hot("n03"))
+    desk.see(150.0, slow(), throttled("n05", 3.0), throttled("n06", score=2.5), throttled("n03"))
 
     assert ["n03"] == suspects(desk.only())
+
+
+def test_a_node_that_is_merely_warm_slows_nobody() -> None:
+    """Not by itself, and not beside the node that does."""
+    desk = Desk()
+
+    desk.see(150.0, slow(), hot("n05"))
+    assert suspects(desk.only()) == []
+
+    desk.see(160.0, outlier("n03"))
+    assert suspects(desk.only()) == ["n03"]
 
 
 def test_what_explains_is_named_before_its_symptom() -> None:
@@ -203,7 +219,7 @@ def test_application_errors_and_symptoms_of_a_job_name_nobody() -> None:
 def test_three_hosts_stand_out_and_so_none_is_sure() -> None:
     desk = Desk()
 
-    desk.see(150.0, slow(), hot("n01"), hot("n09"), hot("n12"))
+    desk.see(150.0, slow(), throttled("n01"), throttled("n09"), throttled("n12"))
 
     assert ["n01", "n09", "n12"] == suspects(desk.only())
     assert desk.only().confidence < 0.5
@@ -610,10 +626,10 @@ def test_a_cleared_fault_that_is_said_again_clears_once() -> None:
 
 def test_open_evidence_is_bounded_and_a_clear_of_what_was_dropped_is_no_news() -> None:
     desk = Desk(rules=CorrelationSettings(findings_max=1))
-    desk.see(150.0, slow(), hot("n03"), outlier("n05"))
+    desk.see(150.0, slow(), throttled("n03"), outlier("n05"))
     assert ["n03"] == suspects(desk.only())
 
-    desk.see(160.0, replace(hot("n03"), severity="critical"))
+    desk.see(160.0, replace(throttled("n03"), severity="critical"))
     desk.see(170.0, outlier("n05", active=False))
     assert ["n03"] == suspects(desk.only())
 
