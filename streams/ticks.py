@@ -136,7 +136,9 @@ class SourceTicks:
         if len(self.open) > OPEN_TICKS_MAX:
             return -math.inf
         end = (self.focus + 1) * self.interval_s
-        if self.remaining <= 0 and self.expected.any():
+        # While spools drain, the tick of now is complete long before those of the gap are opened.
+        in_turn = self.focus == self.next or not math.isfinite(self.hold_until)
+        if self.remaining <= 0 and in_turn and self.expected.any():
             return end
         return max(end + self.lateness_s, min(self.hold_until, end + self._rules.keep_s))
 

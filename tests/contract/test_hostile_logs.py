@@ -14,6 +14,7 @@ from telemetry.findings import ISOLATING, Finding, Incident
 from telemetry.records import (
     Allocation,
     Arrived,
+    Beat,
     Begin,
     End,
     Event,
@@ -337,6 +338,48 @@ def test_a_kernel_line_that_is_read_again_is_a_repeat() -> None:
     twice, said_twice = folded(with_more(*again, log=log))
     assert twice.counters.duplicate - once.counters.duplicate == len(lines)
     assert said_twice.findings == said_once.findings
+
+
+# -- a gap of the log
+
+BIG = simulated(16, 30.0, (f"ecn@{SICK}+240",))
+AWAY_S, BACK_S = BIG[0].arrival + 700.0, BIG[0].arrival + 1_000.0
+
+
+def drained(nodes: frozenset[str], drain_s: float) -> tuple[Arrived, ...]:
+    """The log when its broker was away: `nodes` drain their spools, the others' frames are lost."""
+
+    def spooled(item: Arrived) -> Item | None:
+        record = item.record
+        assert not isinstance(record, Rejected)
+        if not AWAY_S <= item.arrival < BACK_S:
+            return item.arrival, record
+        if isinstance(record, Beat) or (record.node and record.node not in nodes):
+            return None
+        share = (item.arrival - AWAY_S) / (BACK_S - AWAY_S)
+        return BACK_S + share * drain_s, replace(record, spooled=True)
+
+    told = [found for item in BIG if (found := spooled(item)) is not None]
+    return numbered(sorted(told, key=lambda item: item[0]))
+
+
+ALL = frozenset(a.record.node for a in BIG if isinstance(a.record, Frame))
+
+
+@pytest.mark.parametrize("drain_s", [5.0, 60.0, 150.0, 240.0])
+def test_ticks_wait_while_most_nodes_drain_their_spools(drain_s: float) -> None:
+    fold, outcome = folded(drained(ALL, drain_s))
+
+    assert fold.counters.late == 0
+    assert all(source.hold_until < 0.0 for source in fold.sources.values())
+    assert [i.verdict.targets for i in outcome.sorted_incidents()] == [[SICK]]
+    assert outcome.sorted_incidents()[0].verdict.at <= BACK_S + drain_s + 240.0
+
+
+def test_nobody_waits_for_the_spool_of_one_node() -> None:
+    fold, _ = folded(drained(frozenset({"n007"}), 60.0))
+    assert fold.counters.late > 0
+    assert all(source.hold_until < 0.0 for source in fold.sources.values())
 
 
 # -- silence beside a job that stands still for another reason
