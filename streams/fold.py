@@ -18,7 +18,7 @@ from detectors.registry import detectors as build_detectors
 from detectors.zscore import POOLED
 from streams.counters import Counters, Coverage
 from streams.groups import Groups
-from streams.inventory import Inventory
+from streams.inventory import NODES_MAX, Inventory
 from streams.layout import BadFrame
 from streams.progress import Progress
 from streams.sequence import SequenceWindow
@@ -48,7 +48,6 @@ from telemetry.settings import EngineSettings
 ShardKind = Literal["live", "history", "capture"]
 STREAMS_MAX = 200_000
 SOURCES_MAX = 256
-NODES_MAX = 50_000  # names whose clocks are watched; more are taken at their word
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -232,7 +231,7 @@ class Fold:
             skew = self.skews.get(record.node)
             if skew is None:
                 skew = Skew(self.settings.ticks)
-                if len(self.skews) < NODES_MAX:
+                if len(self.skews) < NODES_MAX:  # further clocks are taken at their word
                     self.skews[record.node] = skew
             if not record.spooled:
                 skew.observe(arrival, record.sent_at, record.boot_id)

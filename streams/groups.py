@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from detectors.base import IntArray
 from streams.inventory import Inventory
 
+GROUPS_MAX = 10_000
 POOL = ("", -1)  # nodes without a job: only "should be zero" metrics are compared
 
 
@@ -44,11 +45,21 @@ class Groups:
         self._cached[key] = (self._inventory.version, at_s, until, group, employed)
         return group, employed
 
+    def _forget_the_gone(self) -> None:
+        """Make room: the groups of jobs that are no longer listed; where none is, all but the pool.
+
+        What is cached goes with them, so that a fold that was restored numbers alike.
+        """
+        listed = {k: n for k, n in self.numbers.items() if k == POOL or self._inventory.lists(k[0])}
+        full = len(listed) >= GROUPS_MAX
+        self.numbers = {k: n for k, n in listed.items() if k == POOL} if full else listed
+        self._cached.clear()
+
     def _number(self, key: tuple[str, int]) -> int:
         number = self.numbers.get(key)
         if number is None:
-            if len(self.numbers) >= 10_000:
-                self.numbers.clear()
+            if len(self.numbers) >= GROUPS_MAX:
+                self._forget_the_gone()
             number = self.numbers[key] = self.given
             self.given += 1
         return number

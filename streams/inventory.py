@@ -15,6 +15,7 @@ NOWHERE = Place(job="", stage=None, leaf="", rack="", pod="")
 OUT_OF_SERVICE = ("drain", "down", "fail", "gone", "maint", "reboot", "power")
 LISTING_RECORDS_MAX = 10_000
 PLACES_MAX = 100_000
+NODES_MAX = 50_000  # names that spoke without being listed are strangers beyond it
 
 
 class Listing(msgspec.Struct):
@@ -22,6 +23,7 @@ class Listing(msgspec.Struct):
 
     id: str = ""
     parts: int = 0
+    count: int = 0  # of its parts, 0 until the last one told
     jobs: list[Job] = []
     nodes: list[NodeInfo] = []
 
@@ -70,7 +72,8 @@ class Inventory:
         listing.parts += 1
         listing.jobs.extend(record.jobs)
         listing.nodes.extend(record.nodes)
-        if record.last and listing.parts == record.count:
+        listing.count = max(listing.count, record.count if record.last else 0)
+        if listing.parts == listing.count:
             self._jobs = {job.id: job for job in listing.jobs}
             self._nodes = {node.name: node for node in listing.nodes}
             self._listing = Listing(jobs=[], nodes=[])
@@ -78,12 +81,13 @@ class Inventory:
 
     def equip(self, record: Hardware) -> None:
         """What a node is made of."""
-        if self._hardware.get(record.node) != record:
+        if record.node in self._hardware or len(self._hardware) < NODES_MAX:
             self._hardware[record.node] = record
 
     def hear(self, node: str, arrival: float) -> None:
         """The node spoke."""
-        self._heard[node] = arrival
+        if node in self._heard or node in self._nodes or len(self._heard) < NODES_MAX:
+            self._heard[node] = arrival
 
     def _reindex(self) -> None:
         self.version += 1
@@ -220,6 +224,10 @@ class Inventory:
     def patience_s(self, node: str) -> float:
         """How long the node may be quiet before silence proves something."""
         return self.patience.get(node, 0.0)
+
+    def lists(self, job: str) -> bool:
+        """Whether the job is among those that were said last."""
+        return job in self._jobs
 
     def has_jobs(self) -> bool:
         """Whether anybody ever said what runs where."""
