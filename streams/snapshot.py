@@ -179,12 +179,19 @@ class Snapshots:
         self.segment = 0  # number of the next segment
         self.needed: list[tuple[SegmentMark, dict[str, int]]] = []  # with the newest tick a source
         self.since: dict[str, int] = {}
+        self.sources: dict[str, SourceTicks] = {}  # what the segments so far are of
 
     def take(self, fold: Fold) -> Iterator[tuple[str, bytes]]:
         """The puts of one snapshot, in the order in which they must be acknowledged."""
         whole = not self.needed or len(self.needed) >= RING // 2
-        if whole or set(fold.sources) != set(self.since):
+        # A source that was dropped and made anew (a new piece of history, another interval) has
+        # nothing in common with the segments of the one before it.
+        same = self.sources.keys() == fold.sources.keys() and all(
+            self.sources[name] is source for name, source in fold.sources.items()
+        )
+        if whole or not same or set(fold.sources) != set(self.since):
             self.needed, self.since = [], {}
+        self.sources = dict(fold.sources)
         segments = {
             name: take_segment(source, self.since.get(name))
             for name, source in fold.sources.items()

@@ -226,6 +226,44 @@ def test_each_piece_of_history_has_its_own_productive_time() -> None:
     assert fold.progress.ettr(fold.last_at) == alone.progress.ettr(alone.last_at)
 
 
+@pytest.mark.parametrize("what", ["another piece of history", "another interval"])
+def test_snapshots_begin_anew_with_sources_that_were_made_anew(what: str) -> None:
+    """Nothing of the windows before is in them, though the sources have their old names."""
+    begin = Begin(at=START, node="", source="capture", started_at=0.0, seq=0, name="again")
+    others = [(a.arrival, replace_node(a)) for a in LOG]
+    slower = replace(SETTINGS.ticks, interval_s={"gpu": 30.0, "nic": 60.0})
+    log = {
+        "another piece of history": numbered(
+            [*((a.arrival, a.record) for a in LOG[:3_000]), (START, begin), *others]
+        ),
+        "another interval": with_more(
+            settings_at(START + 500.0, replace(SETTINGS, ticks=slower)),
+            log=[a for a in LOG if a.arrival < START + 30.0 or not isinstance(a.record, Settings)],
+        ),
+    }[what]
+    change = 3_000 if what == "another piece of history" else len(log) // 3
+    store: dict[str, bytes] = {}
+    fold, snapshots = fresh(), Snapshots("main")
+    findings, incidents = said_by(log[:change], fold)
+    store.update(snapshots.take(fold))
+    for cut in (change + 1_000, change + 2_000):
+        more = said_by(log[fold.offset + 1 : cut], fold)
+        findings, incidents = findings + more[0], incidents + more[1]
+        store.update(snapshots.take(fold))
+
+    found = load("main", store, fresh)
+    assert found is not None
+    assert found[0].offset == fold.offset
+    more = said_by(log[fold.offset + 1 :], found[0])
+    assert (findings + more[0], incidents + more[1]) == said_by(log, fresh())
+
+
+def replace_node(arrived: Arrived) -> Any:
+    """The record, from a node of another name."""
+    record = arrived.record
+    return replace(record, node=f"x-{record.node}") if isinstance(record, Frame) else record
+
+
 # -- changes of the settings
 
 
