@@ -185,7 +185,8 @@ def _restart(job: JobCurves) -> None:
 def _sighting(
     job: str, name: str, curve: Curve, active: bool, value: float = 0.0, base: float = 0.0
 ) -> Sighting:
-    metric = f"{name}_{curve.open}"
+    # A decline is one thing whether the log tells MFU or throughput.
+    metric = f"{name if name in UP else 'efficiency'}_{curve.open}"
     if not active:
         return Sighting(
             active=False, detector="curves", node="", entity="", metric=metric,

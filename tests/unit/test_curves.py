@@ -88,7 +88,7 @@ def test_a_gradient_norm_doubles_and_stays() -> None:
 def test_an_efficiency_that_sinks_is_evidence(name: str) -> None:
     said = run([*noisy(0.45, 200, 0.005), *noisy(0.36, 20, 0.005)], name)
     assert [(s.metric, s.role, s.kind) for s in said if s.active] == [
-        (f"{name}_decline", "evidence", "job_slow")
+        ("efficiency_decline", "evidence", "job_slow")
     ]
 
 
