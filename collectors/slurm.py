@@ -28,6 +28,7 @@ from collectors.text_cursor import BYTES_MAX, BrokenJson, Cursor
 
 Read = Callable[[Place, Cursor, Callable[[str], bool]], Iterator[Flat]]
 COUNTED_MAX = 10_000
+OBJECTS_MAX = 2_000_000  # a short host list names many nodes
 YAML_MAX = 64 * 1024 * 1024
 
 
@@ -51,6 +52,14 @@ def read_objects(file: str, pieces: Iterable[bytes], tz: tzinfo = UTC) -> Iterat
 
     tz   of times that name no zone: Slurm prints its own
     """
+    for number, found in enumerate(_objects(file, pieces, tz)):
+        if number >= OBJECTS_MAX:
+            yield rejected(file, f"more than {OBJECTS_MAX} entries: the rest was not read", "")
+            return
+        yield found
+
+
+def _objects(file: str, pieces: Iterable[bytes], tz: tzinfo) -> Iterator[Flat]:
     cursor = Cursor(pieces)
     counted: dict[str, Flat] = {}
     while cursor:

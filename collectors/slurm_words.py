@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from functools import lru_cache
 
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 
@@ -115,10 +116,15 @@ class NodeState:
 
 def node_state(words: Iterable[str]) -> NodeState:
     """The state in any of its spellings: "drained$", "IDLE+DRAIN", ["MIXED", "DRAIN"]."""
+    return _node_state(tuple(word[:400] for word in words))
+
+
+@lru_cache(maxsize=4_096)
+def _node_state(words: tuple[str, ...]) -> NodeState:
     base: str | None = None
     flags: set[str] = set()
     unknown: list[str] = []
-    for piece in (piece for word in words for piece in re.split(r"[+,\s]+", word[:400])):
+    for piece in (piece for word in words for piece in re.split(r"[+,\s]+", word)):
         bare = piece.rstrip("".join(SUFFIXES))
         flags.update(SUFFIXES[sign] for sign in piece[len(bare) :])
         if not bare:

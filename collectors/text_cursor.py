@@ -10,6 +10,8 @@ BYTES_MAX = 256 * 1024 * 1024
 LINE_MAX = 65_536
 _WORK_SHARE = 16  # what may be spent on JSON that proves broken, in lengths of the text
 _WORK_MIN = 1 << 20
+_WINDOW = 4_096  # a value is first sought in so much text, then in 16 times as much
+_ERROR_WORK = 256
 
 
 class BrokenJson(ValueError):
@@ -77,24 +79,28 @@ class Cursor:
         start = self.at
         while start < self.end and self.text[start] in " \t,":
             start += 1
-        patient = self._work > 0
-        try:
-            if patient:
-                value, end = self._decoder.raw_decode(self.text, start)
-            else:
-                value, end = self._decoder.raw_decode(self.text[start : self.end])
-                end += start
-        except json.JSONDecodeError as error:
-            self._work -= error.pos - start if patient else 0
-            raise BrokenJson(f"{error.msg} in line {self._line_of(error.pos, patient)}") from error
-        except (ValueError, RecursionError) as error:
-            self._work -= len(self.text) - start
-            deep = isinstance(error, RecursionError)
-            raise BrokenJson("nested too deeply" if deep else str(error)) from error
-        self.number += self.text.count("\n", self.at, end)
-        self.at = end
-        self._skip_blank()
-        return value
+        size = _WINDOW
+        while True:
+            patient = self._work > 0
+            window = self.text[start : start + size if patient else self.end]
+            try:
+                value, length = self._decoder.raw_decode(window)
+            except json.JSONDecodeError as error:
+                # An error costs what stands before it: Python counts the lines up to there.
+                self._work -= error.pos + _ERROR_WORK
+                if patient and _is_cut(error, window) and start + size < len(self.text):
+                    size *= 16
+                    continue
+                line = self.number + window.count("\n", 0, error.pos)
+                raise BrokenJson(f"{error.msg} in line {line}") from error
+            except (ValueError, RecursionError) as error:
+                self._work -= len(window)
+                deep = isinstance(error, RecursionError)
+                raise BrokenJson("nested too deeply" if deep else str(error)) from error
+            self.number += window.count("\n", 0, length)
+            self.at = start + length
+            self._skip_blank()
+            return value
 
     def _skip_blank(self) -> None:
         """What stands behind a value in its line begins a line of its own, unless it is nothing."""
@@ -104,10 +110,10 @@ class Cursor:
             self.at += 1
             self.number += 1
 
-    def _line_of(self, position: int, patient: bool) -> int:
-        if not patient:
-            return self.number
-        return self.number + self.text.count("\n", self.at, position)
+
+def _is_cut(error: json.JSONDecodeError, window: str) -> bool:
+    """Whether the value may only go on behind the window."""
+    return error.pos >= len(window) - 64 or error.msg.startswith("Unterminated")
 
 
 def _no_number(name: str) -> float:
