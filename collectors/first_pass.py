@@ -154,7 +154,7 @@ class FirstPass:
     def _training(self, file: Path) -> None:
         rank = re.fullmatch(r"rank-(\d{1,7})", layout.stem(file))
         log = LogRecords(
-            self._name(file), file.parent.name, self._zone,
+            self._name(file), layout.job_of(file), self._zone,
             int(rank[1]) if rank is not None else None, _clock(file.parent / "clock.json"),
             self._told,
         )  # fmt: skip

@@ -8,16 +8,18 @@ REMEDY = (
     "a capture holds metrics/*.om[.gz], kernel/<node>.log[.gz], training/<job>/*.log[.gz],"
     " jobs.json"
 )
+WANDB = ("files/wandb-history.jsonl", "files/output.log")  # of a wandb run's directory
 FOLDERS = ("metrics", "kernel", "training")
 ABOUT = ("jobs.json", "capture.json", "truth.json")
 METRIC_SUFFIXES = (".om", ".json")  # OpenMetrics, answers of Prometheus' API
+TRAINING_SUFFIXES = (".log", ".out", ".jsonl")  # a wandb history is .jsonl
 ALLOC_SUFFIXES = (".json", ".txt", ".yaml")
 
 
 def is_capture(path: Path) -> bool:
     """Whether a directory looks like a capture."""
     return any((path / name).is_dir() for name in FOLDERS) or any(
-        (path / name).is_file() for name in ("jobs.json", "capture.json")
+        (path / name).is_file() for name in ("jobs.json", "capture.json", *WANDB)
     )
 
 
@@ -59,17 +61,28 @@ def boot_file(kernel_file: Path) -> Path:
 
 
 def training_files(path: Path) -> list[Path]:
-    """Training logs, sorted by job and name; the job is the directory's name."""
+    """Training logs, sorted by job and name; of a wandb run's directory its history and output."""
     folder = path / "training"
     if not folder.is_dir():
-        return []
+        return [path / name for name in WANDB if (path / name).is_file()]
     jobs = sorted(job for job in folder.iterdir() if job.is_dir())
-    return [file for job in jobs for file in _named(job, ".log")]
+    return [file for job in jobs for file in _named(job, *TRAINING_SUFFIXES)]
+
+
+def job_of(training_file: Path) -> str:
+    """The job of a training log: its directory's name; of a wandb run the run's id."""
+    folder = training_file.parent
+    if folder.name == "files" and folder.parent.name.startswith(("run-", "offline-run-")):
+        return folder.parent.name.rpartition("-")[2]
+    return folder.name
 
 
 def stem(file: Path) -> str:
-    """The name without ".log" or ".log.gz"."""
-    return file.name.removesuffix(".gz").removesuffix(".log")
+    """The name without ".log" or ".log.gz", or another ending of logs."""
+    name = file.name.removesuffix(".gz")
+    for suffix in TRAINING_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _named(folder: Path, *suffixes: str) -> list[Path]:

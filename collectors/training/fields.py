@@ -143,7 +143,7 @@ def fill(step: Step, found: Mapping[str, float], plan: Plan | None = None) -> St
     if throughput is not None:
         step.throughput = throughput if isfinite(throughput) else None
         step.throughput_unit = plan.unit
-    step.more = {ours: found[name] for name, ours in plan.more if isfinite(found[name])}
+    step.more = {ours: value for name, ours in plan.more if isfinite(value := found[name])}
     if step.more.get("loss_scale") == -1.0:
         del step.more["loss_scale"]
     return step

@@ -1,25 +1,48 @@
 """Megatron-LM's step lines, read fast: a log's lines all have the same fields in the same order.
 
 The first line teaches the layout, the next ones are matched whole by it; a line of another layout
-is read field by field and teaches anew.
+is read as every other line and teaches anew.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from operator import itemgetter
 
-from collectors.training.fields import FIELDS_MAX, LINE_MAX, Plan, fill, piped, plan_of, squeezed
+from collectors.training.fields import FIELDS_MAX, LINE_MAX, plan_of, squeezed
 from collectors.training.model import Step
 
-LAYOUTS_MAX = 32  # learned in one log; beyond it lines are read field by field
+LAYOUTS_MAX = 32  # learned in one log; beyond it lines are read as all others
 
 HEAD = re.compile(
-    rb"(?P<prefix>[\w.-]{1,64}: {1,4})?(?P<label>\[[A-Za-z_]{1,20}\d{1,7}\]: ?)?"
-    rb" {0,4}(?P<date>\[20[\d:., T-]{17,30}\] )?iteration {1,40}(?P<step>\d{1,12}) ?/ {0,40}"
-    rb"\d{1,12} {0,8}\|"
+    rb"([\w.-]{1,64}: {1,4})?(\[[A-Za-z_]{1,20}\d{1,7}\]: ?)? {0,4}"
+    rb"(?:\[(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?\] )?"
+    rb"iteration {1,40}(\d{1,12}) ?/ {0,40}\d{1,12} {0,8}\|"
 )
-_VALUE = r": {0,40}([-+]?(?:\d[\d.]{0,24}(?:[eE][-+]?\d{1,4})?|nan|inf)) {0,40}"
-_NAME = re.compile(r" {0,8}([^:|\n]{1,64})" + _VALUE)
+"""Prefix, label, day, minute, second, fraction, iteration."""
+
+_VALUE = r": *([^ |_]+) *"
+_FIELD = re.compile(r" {0,8}([^:|\n]{1,64})" + _VALUE)
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where in a line's values each quantity stands, -1 for nowhere."""
+
+    loss: int
+    grad_norm: int
+    time: int
+    per_s: float  # what the printed time is divided by
+    throughput: int
+    unit: str
+    nan_iterations: int
+    loss_scale: int
+    more: tuple[str, ...]
+    of_more: Callable[[Sequence[float]], tuple[float, ...]]
 
 
 class Layout:
@@ -27,42 +50,67 @@ class Layout:
 
     def __init__(self) -> None:
         self._regex: re.Pattern[str] | None = None
-        self._names: tuple[str, ...] = ()
-        self._plan: Plan | None = None
+        self._places: _Places | None = None
         self._learned = 0
 
     def read(self, number: int, text: str) -> Step | None:
-        """The step whose fields follow; None where there is no field at all."""
-        if self._regex is not None:
-            found = self._regex.match(text)
-            if found is not None:
-                return self._known(number, found)
-        values = piped(text)
-        if not values:
+        """The step whose fields follow; None where the line is of another layout or special."""
+        if self._regex is None or self._places is None:
             return None
-        self._learn(text)
-        return fill(Step("megatron", number), values)
-
-    def _known(self, number: int, found: re.Match[str]) -> Step | None:
+        found = self._regex.match(text)
+        if found is None:
+            return None
         try:
-            values = dict(zip(self._names, map(float, found.groups()), strict=True))
+            values = [*map(float, found.groups()), 0.0]  # the last is for what is nowhere
         except ValueError:
             return None
-        return fill(Step("megatron", number), values, self._plan)
+        places = self._places
+        if values[places.nan_iterations] > 0.0 or not isfinite(sum(values)):
+            return None
+        took = values[places.time] / places.per_s
+        norm = values[places.grad_norm]
+        more = dict(zip(places.more, places.of_more(values), strict=False))
+        if values[places.loss_scale] == -1.0:
+            del more["loss_scale"]
+        return Step(
+            "megatron", number,
+            step_time_s=round(took, 9) if took > 0.0 else None,
+            loss=values[places.loss] if places.loss >= 0 else None,
+            grad_norm=norm if norm != 0.0 else None,
+            throughput=values[places.throughput] if places.throughput >= 0 else None,
+            throughput_unit=places.unit,
+            more=more,
+        )  # fmt: skip
 
-    def _learn(self, text: str) -> None:
+    def learn(self, text: str) -> None:
+        """Take a line's fields as the layout of the next ones."""
         if self._learned >= LAYOUTS_MAX or len(text) > LINE_MAX:
             return
         parts = text.rstrip().rstrip("|").split("|")
-        found = [_NAME.fullmatch(part) for part in parts]
+        found = [_FIELD.fullmatch(part) for part in parts]
         if not 0 < len(parts) <= FIELDS_MAX or None in found:
             return
         names = [one[1] for one in found if one is not None]
-        self._names = tuple(squeezed(name) for name in names)
-        if len(set(self._names)) != len(names):
+        if len({squeezed(name) for name in names}) != len(names):
             return
         self._regex = re.compile(
             r"\|".join(rf" {{0,8}}{re.escape(name)}{_VALUE}" for name in names) + r"\|?\s{0,8}$"
         )
-        self._plan = plan_of(self._names)
+        self._places = _places(tuple(squeezed(name) for name in names))
         self._learned += 1
+
+
+def _places(names: tuple[str, ...]) -> _Places:
+    plan = plan_of(names)
+    place = {name: at for at, name in enumerate(names)}
+    indices = [place[name] for name, _ in plan.more]
+    return _Places(
+        loss=place.get(plan.loss, _NONE), grad_norm=place.get(plan.grad_norm, _NONE),
+        time=place.get(plan.ms or plan.seconds, _NONE), per_s=1000.0 if plan.ms else 1.0,
+        throughput=place.get(plan.throughput, _NONE), unit=plan.unit,
+        nan_iterations=place.get("numberofnaniterations", _NONE),
+        loss_scale=place.get("lossscale", _NONE),
+        more=tuple(ours for _, ours in plan.more),
+        # two places at least, so that it gives a tuple
+        of_more=itemgetter(*indices, _NONE, _NONE),
+    )  # fmt: skip

@@ -26,7 +26,6 @@ LINE_BYTES_MAX = 65_536
 HEAD_BYTES = 262_144  # are waited for, so that pieces of any size give the same
 
 _RESTARTS = ("successfully loaded checkpoint", "[before the start of training step]")
-_BAR = ord("|")
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
@@ -136,11 +135,10 @@ class TrainingParser:
             end = block.find(b"\n", position)
             end = len(block) if end < 0 else end
             self._at = position
-            head = None if waiting else megatron.HEAD.match(block, position, end)
-            if head is not None and not self._pending and _is_whole(block, head.end(), end):
-                said = self._step(head, block[head.end() : end])
-                if said is not None:
-                    yield said
+            head = None if waiting or self._pending else megatron.HEAD.match(block, position, end)
+            step = self._fast(head, block[head.end() : end]) if head is not None else None
+            if step is not None:
+                yield step
             else:
                 line = block[position:end]
                 if waiting or scan.worth_reading(line):
@@ -150,20 +148,27 @@ class TrainingParser:
         self._look_back(len(block))
         self._block, self._first_at = b"", 0
 
-    def _step(self, head: re.Match[bytes], rest: bytes) -> Said | None:
-        """Megatron's step line, whole and without surprises: the most frequent line by far."""
-        prefix, label, date, number = head.groups()
+    def _fast(self, head: re.Match[bytes], rest: bytes) -> Step | None:
+        """Megatron's step line in the layout of the ones before: the most frequent line by far."""
+        prefix, label, day, minute, second, fraction, number = head.groups()
+        text = rest.decode("ascii", "replace")
+        step = self._layout.read(int(number), text)
+        if step is None:
+            self._layout.learn(text)
+            return None
         speaker = speakers.NOBODY
         if prefix is not None or label is not None:
             words = (prefix or b"") + (label or b"")
             speaker = speakers.of_prefix(words.decode("ascii", "replace"))
-        step = self._layout.read(int(number), rest.decode("ascii", "replace"))
-        if step is None:
-            return self._broken("step line without a field", head[0] + rest, self._number())
-        if date is not None:
-            step.at_s = self._printed(date.decode("ascii", "replace"))
-        near_s = step.at_s if step.at_s is not None else self._look_back(self._at)
-        return self._end(step, speaker, near_s)
+        if day is not None:
+            part = fraction.decode() if fraction is not None else None
+            step.at_s = stamps.moment(
+                day.decode(), minute.decode(), second.decode(), part, None, self._tz
+            )
+        if step.at_s is None:
+            return self._end(step, speaker, self._look_back(self._at))
+        self._dated(step.at_s)
+        return self._end(step, speaker, step.at_s)
 
     def _look_back(self, to: int) -> float | None:
         """The newest time known before a place in the block; only new text is searched."""
@@ -217,10 +222,14 @@ class TrainingParser:
             return None
         at_s = stamps.printed(text, self._tz)
         if at_s is not None:
-            self._near_s = at_s
-            self._progress.began(at_s)
-            self._dated_to = max(self._dated_to, self._at)
+            self._dated(at_s)
         return at_s
+
+    def _dated(self, at_s: float) -> None:
+        """The line that is read tells the time."""
+        self._near_s = at_s
+        self._progress.began(at_s)
+        self._dated_to = max(self._dated_to, self._at)
 
     def _found(self, speaker: Speaker, text: str) -> Iterator[tuple[Step | Note | str, str]]:
         """What step forms read in a line, and the words that may hold its time."""
@@ -403,16 +412,6 @@ def _found_in(text: str) -> Iterator[tuple[Step | Note | str, str]]:
                 return
     if "Esimated iteration" in text:
         yield from ((step, text) for step in forms.rank_times(text))
-
-
-def _is_whole(block: bytes, start: int, end: int) -> bool:
-    """Whether Megatron's step line ends as it should, in this line."""
-    while end > start and block[end - 1] in b" \r":
-        end -= 1
-    return (
-        end > start and block[end - 1] == _BAR and end - start <= LINE_BYTES_MAX
-        and block.find(b"\x1b", start, end) < 0 and block.find(b"\r", start, end) < 0
-    )  # fmt: skip
 
 
 def _sane(at_s: float | None) -> float | None:

@@ -7,7 +7,8 @@ printed times is one. What all ranks print is one step.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from collectors.training.model import Step
 from telemetry.codec import AT_MAX_S, AT_MIN_S
@@ -19,8 +20,7 @@ FIRST_MAX = 100  # a log's first line further on than this is a log without its 
 SAME_S = 30.0  # ranks print one step within this
 
 
-@dataclass(frozen=True, slots=True)
-class _Last:
+class _Last(NamedTuple):
     """The newest step of one speaker; `printed_s` None where its time was reckoned."""
 
     step: int
@@ -98,18 +98,21 @@ class Progress:
             step.repeat = True
         own = self._speakers.get(key)
         last = own or (None if step.repeat else self._newest)
-        added = last is not None and last.step == number and last.form != step.form
-        step.kind = last.kind if added and last is not None else self._kind(step, number, last)
         if step.steps is None:
             step.steps = self._since(number, last)
+        added = last is not None and last.step == number and last.form != step.form
+        step.kind = last.kind if added and last is not None else self._kind(step, number, last)
         self._time(step, own, near_s)
         self._keep(step, number, key)
+        if shared and not step.repeat:
+            self._recent.append((number, step.loss, step.at_s, key))
         return step
 
     def _since(self, number: int, last: _Last | None) -> int | None:
-        """How many steps a line speaks for: since the line before, or since the job started."""
+        """How many steps a line speaks for: since the line before, or since training started
+        where the log told of its start; None where the log begins in the middle."""
         base, self._base = self._base, None
-        if base is None and last is None:
+        if base is None and last is None and self._restarted:
             base = 0
         if base is not None:
             return number - base if 0 < number - base <= FIRST_MAX else None
@@ -177,7 +180,6 @@ class Progress:
             self._speakers.popitem(last=False)
         if step.repeat:
             return
-        self._recent.append((number, step.loss, step.at_s, key))
         self._newest, self._overflowed = last, None
         if step.at_s is not None:
             self._anchor_s, self._dated_late = step.at_s, False
