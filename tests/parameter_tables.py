@@ -35,12 +35,20 @@ def table(section: str) -> str:
     rows = ["| key | default | unit | remark |", "|---|---|---|---|"]
     for field in msgspec.structs.fields(default):
         value = getattr(default, field.name)
-        shown = str(value).lower() if isinstance(value, bool) else f"{value:g}"
         rows.append(
-            f"| `engine.{section}.{field.name}` | {shown} | {_unit(field.name, value)} "
+            f"| `engine.{section}.{field.name}` | {_shown(value)} | {_unit(field.name, value)} "
             f"| {why.get(field.name, '')} |"
         )
     return "\n".join(rows)
+
+
+def _shown(value: object) -> str:
+    """As it stands in the settings file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:g}"
+    return msgspec.json.encode(value).decode()
 
 
 def _unit(name: str, value: object) -> str:
