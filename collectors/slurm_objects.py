@@ -124,3 +124,34 @@ class Gathered:
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+
+# Type, what it is, its fields: what `nodewarden parse slurm` prints. Unix seconds in `*_at`,
+# `start` and `end`; null is "not said".
+OBJECTS: tuple[tuple[str, str, str], ...] = (
+    ("node", "a node, once a listing however often it is listed",
+     "name, aliases, state (words joined by +), usable (null: unknown), drain (drained, draining),"
+     " unknown_words, reason, reason_class, reason_by, reason_at, reason_cut, partitions,"
+     " reservations, gpus, gpus_used, boot_at; Kubernetes: cordoned, taints, conditions (type,"
+     " status, health, stale, heartbeat_at, changed_at), gpus_withheld, mig, zone, boot_id"),
+    ("job", "a job or a step of one",
+     "id (12_3 for a task of an array), step, name, state, flags, ended (null: unknown),"
+     " holds_nodes, nodes, start, end, attempt, gpus, gpus_per_node, exit_code, signal, partition,"
+     " reason"),
+    ("pod", "a pod and the job that its labels name",
+     "name, namespace, job, job_kind, queue, attempt, replica, role, node, phase, gpus, start, end,"
+     " exit_code, reason"),
+    ("workload", "a JobSet, PyTorchJob, MPIJob, Job or Kueue workload",
+     "kind, name, attempt, queue, start, end, conditions"),
+    ("listing", "the end of a listing: whether what it lacks is gone",
+     "of (nodes, jobs, pods), count, complete, reason"),
+    ("health_event", "NVSentinel's finding about a device; a healthy one clears it",
+     "node, check, healthy, fatal, codes, gpu_index, gpu_uuid, pci, action, text"),
+    ("refused", "a change that the scheduler refused",
+     "class, try_again, node, from, to, pod, at, text, count"),
+    ("marked, mark_called, check_failed", "what a node health check did",
+     "node, mark (offline, online, kept), reason, reason_class, check, codes, at, text, count"),
+    ("reason", "a drain reason by itself", "reason, reason_class, by, at, count"),
+    ("answer", "an HTTP answer's status", "name, status, content_type, usable"),
+    ("rejected", "recognised and not usable", "reason, text, line"),
+)  # fmt: skip
