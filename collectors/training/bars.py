@@ -7,12 +7,15 @@ times, which are whole seconds: below `COARSE_S` that is too coarse to be a time
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collectors.training.fields import fill, number
 from collectors.training.model import Note, Step
 
 COARSE_S = 10
+SPEAKERS_MAX = 256
 
 BAR_EXAMPLE = " 14%|#4        | 377/2724 [13:55:57<86:19:20, 132.41s/it]"
 DICT_EXAMPLE = "{'loss': 0.2051, 'grad_norm': nan, 'learning_rate': 9.77e-06, 'epoch': 0.53}"
@@ -48,6 +51,63 @@ class Bar:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The newest drawing of a speaker's bar; `of` is the size of the bar that counts steps."""
+
+    of: int | None
+    n: int
+    elapsed_s: int
+
+
+class Bars:
+    """The bars of one log. `clock_s`: when the bars were begun, where that is known."""
+
+    def __init__(self, clock_s: float | None) -> None:
+        self._clock_s = clock_s
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+
+    def read(self, key: str, text: str) -> Iterator[tuple[Step | Note | None, str]]:
+        """Bars and dicts of a speaker's line in their order, each with what follows it."""
+        at = 0
+        while (found := bar(text, at)) is not None:
+            before = row(text[at : found.start])
+            if before is not None:
+                yield self._of_bar(key, before), text[found.end :]
+            yield self._drawn(key, found), text[found.end :]
+            at = found.end
+        last = row(text[at:])
+        if last is not None:
+            yield self._of_bar(key, last), ""
+
+    def _of_bar(self, key: str, found: Step | Note) -> Step | Note:
+        """What a dict says belongs to the bar before it."""
+        seen = self._seen.get(key)
+        if seen is not None and found.step is None:
+            found.step = seen.n
+        return found
+
+    def _drawn(self, key: str, found: Bar) -> Step | None:
+        """A bar's step, None where it is drawn again or counts something else."""
+        seen = self._seen.get(key)
+        other = seen is not None and seen.of not in (found.of, seen.n)
+        if not found.trains or (other and not found.named):
+            return None
+        if seen is not None and seen.n == found.n and seen.of == found.of:
+            return None
+        step = found.step
+        if seen is not None and found.n > seen.n and found.elapsed_s - seen.elapsed_s >= COARSE_S:
+            step.step_time_s = (found.elapsed_s - seen.elapsed_s) / (found.n - seen.n)
+            step.steps = found.n - seen.n
+        if self._clock_s is not None:
+            step.at_s, step.reckoned = self._clock_s + found.elapsed_s, True
+        self._seen[key] = _Seen(found.of, found.n, found.elapsed_s)
+        self._seen.move_to_end(key)
+        if len(self._seen) > SPEAKERS_MAX:
+            self._seen.popitem(last=False)
+        return step
+
+
 def bar(text: str, at: int) -> Bar | None:
     """The next bar in a line."""
     found = _BAR.search(text, at, at + 65_536)
@@ -76,7 +136,7 @@ def bar(text: str, at: int) -> Bar | None:
 
 def row(text: str) -> Step | Note | None:
     """A dict as Python prints it: bare nan, so neither JSON nor a literal."""
-    found = _ROW.search(text)
+    found = _ROW.search(text) if "{'" in text else None
     if found is None:
         return None
     pairs = {one["name"]: float(one["value"]) for one in _PAIR.finditer("'" + found["body"])

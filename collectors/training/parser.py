@@ -7,16 +7,14 @@ looked for only where a step or a failure prints none.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from collectors.training import bars, dlrover, forms, megatron, mlperf, scan, speakers, stamps
 from collectors.training.failures import read_failure
 from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
 from collectors.training.model import Failure, Note, Said, Step
-from collectors.training.progress import SPEAKERS_MAX, Progress, merged
+from collectors.training.progress import Progress, merged
 from collectors.training.speakers import Speaker
 from collectors.training.wraps import Piece, Wrap
 from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
@@ -29,15 +27,6 @@ _RESTARTS = ("successfully loaded checkpoint", "[before the start of training st
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
-
-
-@dataclass(slots=True)
-class _BarSeen:
-    """The newest drawing of a speaker's bar, and the size of the bar that counts steps."""
-
-    of: int | None
-    n: int
-    elapsed_s: int
 
 
 class TrainingParser:
@@ -63,7 +52,7 @@ class TrainingParser:
         self._first_at = 0  # where in the block it stands
         self._tasks_are_ranks = True
         self._pending: tuple[Step, str, float | None] | None = None
-        self._bars: OrderedDict[str, _BarSeen] = OrderedDict()
+        self._bars = bars.Bars(clock_s)
         self._progress = Progress(clock_s)
         self._incident, self._tracebacks, self._elastic = Incident(), Tracebacks(), Elastic()
         self._wrap, self._layout = Wrap(), megatron.Layout()
@@ -239,51 +228,12 @@ class TrainingParser:
             yield from ((found, "") for found in self._dlrover.read(text))
         elif "%|" in text or "{'" in text:
             rest = text
-            for drawn, rest in self._bar(speaker, text):  # noqa: B007 - the last rest counts
+            for drawn, rest in self._bars.read(speaker.key, text):  # noqa: B007 - the last rest counts
                 if drawn is not None:
                     yield drawn, ""
             yield from _found_in(rest)
         else:
             yield from _found_in(text)
-
-    def _bar(self, speaker: Speaker, text: str) -> Iterator[tuple[Step | Note | None, str]]:
-        """Bars and dicts of a line in their order, each with what follows it."""
-        at = 0
-        while (bar := bars.bar(text, at)) is not None:
-            before = bars.row(text[at : bar.start]) if "{'" in text[at : bar.start] else None
-            if before is not None:
-                yield self._of_row(speaker, before), text[bar.end :]
-            yield self._drawn(speaker, bar), text[bar.end :]
-            at = bar.end
-        row = bars.row(text[at:]) if "{'" in text[at:] else None
-        if row is not None:
-            yield self._of_row(speaker, row), ""
-
-    def _of_row(self, speaker: Speaker, row: Step | Note) -> Step | Note:
-        seen = self._bars.get(speaker.key)
-        if seen is not None and row.step is None:
-            row.step = seen.n
-        return row
-
-    def _drawn(self, speaker: Speaker, bar: bars.Bar) -> Step | None:
-        """A bar's step, None where it is drawn again or counts something else."""
-        seen = self._bars.get(speaker.key)
-        other = seen is not None and seen.of not in (bar.of, seen.n)
-        if not bar.trains or (other and not bar.named):
-            return None
-        if seen is not None and seen.n == bar.n and seen.of == bar.of:
-            return None
-        step = bar.step
-        if seen is not None and bar.n > seen.n and bar.elapsed_s - seen.elapsed_s >= bars.COARSE_S:
-            step.step_time_s = (bar.elapsed_s - seen.elapsed_s) / (bar.n - seen.n)
-            step.steps = bar.n - seen.n
-        if self._clock_s is not None:
-            step.at_s, step.reckoned = self._clock_s + bar.elapsed_s, True
-        self._bars[speaker.key] = _BarSeen(bar.of, bar.n, bar.elapsed_s)
-        self._bars.move_to_end(speaker.key)
-        if len(self._bars) > SPEAKERS_MAX:
-            self._bars.popitem(last=False)
-        return step
 
     def _take(self, found: Step | Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
         if isinstance(found, Note):
