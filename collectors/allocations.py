@@ -98,7 +98,7 @@ def _job(id_: str, rows: list[Flat]) -> Job:
             by_start[row["start"]] = row
     attempts = sorted(by_start.values(), key=lambda row: row["start"] or 0.0)
     last = attempts[-1]
-    numbers = [row["attempt"] for row in attempts if row["attempt"] is not None]
+    numbers = [row["attempt"] for row in rows if row["attempt"] is not None]
     return Job(
         id=id_, name=last["name"], attempt=max([len(attempts) - 1, *numbers]),
         start=attempts[0]["start"], end=last["end"], gpus_per_node=last["gpus_per_node"],
