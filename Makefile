@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check format test-services test-all bench bench-long replay long clean
+.PHONY: help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,13 @@ replay: $(INSTALLED) ## FILE=capture or archive: what would have been said of it
 	@test -n "$(FILE)" || { echo "make replay FILE=<directory of a capture or an archive>" >&2; exit 2; }
 	@$(BIN)/nodewarden replay "$(FILE)"
 
-long: check test-all bench bench-long ## everything there is
+grid: $(READY) ## every kind of fault, size and cluster size, five seeds; continues .grid.jsonl
+	@$(BIN)/python -m evaluation.grid --out .grid.jsonl
+
+quiet: $(READY) ## seven days of 256 nodes on which nothing happens
+	@$(BIN)/python -m evaluation.quiet
+
+long: check test-all bench bench-long quiet grid ## everything there is; hours
 
 clean: ## remove the virtual environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache nodewarden-demo

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from telemetry.errors import SettingsError
 from telemetry.records import Gpu, Job, JobNode, NodeInfo, Parallel, Port
+
+ExtraPort = Literal["", "aux", "management"]
 
 JOB = "train-1"
 LEAF_NODES = 8
@@ -17,15 +20,20 @@ PORTS = tuple(f"mlx5_{index}/1" for index in range(8))
 STAGED_NODES_MIN = 24
 STAGES = 4
 _PCI_FIRST, _PCI_STEP = 0x1B, 0x0D
+_NIC_PCI_FIRST = 0x20
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` equal machines of `gpus` GPUs and 8 NIC ports; ports 2k and 2k+1 are one bond."""
+    """`nodes` equal machines of `gpus` GPUs and 8 NIC ports; ports 2k and 2k+1 are one bond.
+
+    extra_port   a ninth port: "aux" is meant to be down, "management" is none of the fabric
+    """
 
     nodes: int
     gpus: int
     seed: int
+    extra_port: ExtraPort = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 20_000:
@@ -96,17 +104,40 @@ class Cluster:
             for gpu in range(self.gpus)
         ]
 
-    def port_list(self) -> list[Port]:
+    @cached_property
+    def ports(self) -> tuple[str, ...]:
+        """The names of the NIC ports of any node."""
+        return (*PORTS, f"mlx5_{len(PORTS)}/1") if self.extra_port else PORTS
+
+    @property
+    def extra_port_place(self) -> int:
+        """Position of the ninth port."""
+        return len(PORTS)
+
+    def port_names(self, renamed: bool) -> list[str]:
+        """The ports as a node calls them; after a boot that renames they are others."""
+        return (
+            [f"mlx5_{index + 10}/1" for index in range(len(self.ports))]
+            if renamed
+            else [*self.ports]
+        )
+
+    def port_list(self, renamed: bool = False) -> list[Port]:
         """The NIC ports of any node."""
-        return [Port(name=name, should_be_up=True) for name in PORTS]
+        names = self.port_names(renamed)
+        said = [Port(name=name, should_be_up=True) for name in names[: len(PORTS)]]
+        for name in names[len(PORTS) :]:
+            fabric = self.extra_port == "aux"
+            said.append(Port(name=name, should_be_up=not fabric, fabric=fabric))
+        return said
 
     def serial(self, place: int) -> str:
         """The machine's serial number."""
         return f"SN{self._digest(place, 'serial')[:10].upper()}"
 
-    def boot_id(self, place: int) -> str:
+    def boot_id(self, place: int, boots: int = 0) -> str:
         """The kernel's boot id, in the form of /proc/sys/kernel/random/boot_id."""
-        return _grouped(self._digest(place, "boot"))
+        return _grouped(self._digest(place, f"boot{boots or ''}"))
 
     def _uuid(self, place: int, gpu: int) -> str:
         return f"GPU-{_grouped(self._digest(place, f'gpu{gpu}'))}"
@@ -118,6 +149,11 @@ class Cluster:
 def pci_address(gpu: int) -> str:
     """PCI address of a GPU by its index, the same in every node."""
     return f"0000:{_PCI_FIRST + gpu * _PCI_STEP:02x}:00"
+
+
+def nic_pci_address(port: int) -> str:
+    """PCI address of a NIC port by its position, the same in every node."""
+    return f"0000:{_NIC_PCI_FIRST + port * _PCI_STEP:02x}:00"
 
 
 def _grouped(digest: str) -> str:

@@ -12,21 +12,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.cluster import PORTS, Cluster
+from evaluation.cluster import Cluster
+from evaluation.fault_kinds import Touch
 from evaluation.faults import Fault
+from evaluation.look_alikes import POWER_CAP_MASK
 from evaluation.noise import FloatArray, IntArray, Noise
-from evaluation.training import HANG, IDLE
+from evaluation.training import HANG, IDLE, PAUSE
 from telemetry.metrics import CATALOGUE, Metric
 
 BoolArray = NDArray[np.bool_]
 
 BLIP_SHARE = 0.0002
-ECN_LOW_PER_S, ECN_HIGH_PER_S = 10_000.0, 30_000.0
-THERMAL_MASK = 64.0  # hardware thermal slowdown
-POWER_CAP_MASK = 4.0  # software power cap: usual under full load
-_RAMP_S = 90.0
+# Optional metrics that sites usually ask for, because faults show in them.
+ASKED_FOR = frozenset(
+    {
+        "gpu_pcie_link_width_lanes", "gpu_row_remap_pending_state", "nic_port_state",
+        "nic_physical_state", "nic_rnr_retry_errors_total", "nic_adaptive_retransmissions_total",
+    }
+)  # fmt: skip
+# Levels of state metrics in a healthy device; InfiniBand: 4 is active, 5 is link up.
+HEALTHY_STATES = {"nic_port_state": 4.0, "nic_physical_state": 5.0}
+AUX_STATES = {"nic_port_state": 1.0, "nic_physical_state": 3.0}  # down, disabled
 _INERTIA_S = 60.0
 _SWING_KEEP = 0.95
+_STALLED = ("gpu_framebuffer_used_mib", "gpu_framebuffer_free_mib")  # as in a hang, all else idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,7 @@ GPU_GAUGES: dict[str, Gauge] = {
     "gpu_pcie_receive_bytes_per_second": Gauge((8e8, 1e8, 1e6, 1e5), 1.0, 3e7, 5e6, 5e6, 5e6),
     "gpu_framebuffer_used_mib": Gauge((71_500, 71_500, 71_500, 3), unit=40.0),
     "gpu_framebuffer_free_mib": Gauge((9_579, 9_579, 9_579, 81_076), unit=40.0),
+    "gpu_pcie_link_width_lanes": Gauge((16, 16, 16, 16)),
 }
 GPU_RATES: dict[str, Rate] = {
     "gpu_nvlink_bandwidth_total": Rate((250_000, 40_000, 2, 0), 1.0, 0.05, 1e9),
@@ -82,8 +92,8 @@ GPU_RATES: dict[str, Rate] = {
     "gpu_nvlink_recovery_error_total": Rate(start=3.0),
 }
 NIC_RATES: dict[str, Rate] = {
-    "nic_receive_bytes_total": Rate((5e9, 2e9, 1e4, 1e3), 1.0, 0.04, 1e14),
-    "nic_transmit_bytes_total": Rate((5e9, 3e9, 1e4, 1e3), 1.0, 0.04, 1e14),
+    "nic_receive_bytes_total": Rate((5e9, 2e9, 0, 0), 1.0, 0.04, 1e14),
+    "nic_transmit_bytes_total": Rate((5e9, 3e9, 0, 0), 1.0, 0.04, 1e14),
     "nic_ecn_marked_packets_total": Rate(start=1e6),
     "nic_cnp_sent_packets_total": Rate(start=1e6),
     "nic_cnp_handled_packets_total": Rate(start=1e6),
@@ -103,8 +113,21 @@ class Moment:
     def share(self, fault: Fault, place: int) -> float:
         """Share of the node's last interval during which the fault held, 0 to 1."""
         start_s, end_s = float(self.before_s[place]), float(self.at_s[place])
-        held_s = min(end_s, fault.end_s) - max(start_s, fault.onset_s)
-        return min(1.0, max(0.0, held_s / (end_s - start_s)))
+        held_s = sum(
+            max(0.0, min(end_s, until_s) - max(start_s, from_s))
+            for from_s, until_s in fault.spans()
+        )
+        return min(1.0, held_s / (end_s - start_s))
+
+    def holds(self, fault: Fault, place: int) -> bool:
+        """Whether the fault holds at the node's own time."""
+        at_s = float(self.at_s[place])
+        return any(from_s <= at_s < until_s for from_s, until_s in fault.spans())
+
+    def begun(self, fault: Fault, place: int) -> int:
+        """How often the fault began within the node's last interval."""
+        start_s, end_s = float(self.before_s[place]), float(self.at_s[place])
+        return sum(start_s < from_s <= end_s for from_s, _ in fault.spans())
 
 
 class Devices:
@@ -113,8 +136,9 @@ class Devices:
     def __init__(
         self, cluster: Cluster, device: str, units: int, faults: Sequence[Fault], purpose: int
     ) -> None:
-        rows = [m for m in CATALOGUE if m.device == device and not m.optional]
-        self._faults = faults
+        rows = [
+            m for m in CATALOGUE if m.device == device and (not m.optional or m.name in ASKED_FOR)
+        ]
         self._noise = Noise(cluster.seed, purpose)
         self._shape = (cluster.nodes, units)
         self._gauges = [m for m in rows if m.kind == "gauge"]
@@ -122,8 +146,16 @@ class Devices:
         self._states = [m for m in rows if m.kind in ("state", "bitmask")]
         self.metrics: list[Metric] = [*self._gauges, *self._counters, *self._states]
         self._row = {m.name: place for place, m in enumerate(self.metrics)}
+        self._faults = [
+            (fault, mine)
+            for fault in faults
+            if (mine := [t for t in fault.what.touches if t.metric in self._row])
+            or fault.what.move > 0.0
+        ]
+        self._boots = [fault for fault in faults if fault.what.comeback == "boot"]
         self._gauge_setup(cluster.stages)
         self._counter_setup()
+        self._state_setup(cluster.extra_port)
 
     @property
     def names(self) -> list[str]:
@@ -140,13 +172,21 @@ class Devices:
             self._read_gauges(block[:, :gauges], moment)
         rates = self._read_rates(moment)
         self._read_states(block, moment)
-        for fault in self._faults:
+        for fault, touches in self._faults:
+            if fault.onset_s > float(moment.at_s.max()):
+                continue
             for place in fault.places:
                 share = moment.share(fault, place)
                 if share > 0.0:
-                    self._strike(fault, place, share, block, rates, moment)
+                    self._move(fault, place, share, rates)
+                    for touch in touches:
+                        self._strike(touch, fault, place, share, block, rates, moment)
         self._finish(block[:, :gauges])
         self._total += rates * (moment.at_s - moment.before_s)[:, None, None]
+        for fault in self._boots:
+            for place in fault.places:
+                if moment.before_s[place] < fault.back_s <= moment.at_s[place]:
+                    self._total[place] = 0.0
         self._blips(moment)
         np.floor(self._total, out=block[:, gauges:counters])
         return block
@@ -154,7 +194,14 @@ class Devices:
     def _gauge_setup(self, stages: Sequence[int]) -> None:
         nodes, units = self._shape
         table = [GPU_GAUGES.get(m.name, Gauge((0, 0, 0, 0))) for m in self._gauges]
-        self._levels = np.array([g.levels for g in table], dtype=np.float64).reshape(-1, 4).T
+        self._levels = (
+            np.array(
+                [_with_stall(m.name, g.levels) for m, g in zip(self._gauges, table, strict=True)],
+                dtype=np.float64,
+            )
+            .reshape(-1, 5)
+            .T
+        )
         self._weight = np.array([g.weight for g in table])
         self._noise_sd = np.array([g.noise for g in table])[:, None]
         self._swing_sd = np.array([g.swing for g in table])
@@ -176,12 +223,27 @@ class Devices:
         nodes, units = self._shape
         known = {**GPU_RATES, **NIC_RATES}
         table = [known.get(m.name, Rate()) for m in self._counters]
-        self._rates = np.array([r.levels for r in table], dtype=np.float64).reshape(-1, 4).T
+        self._rates = (
+            np.array(
+                [_with_stall(m.name, r.levels) for m, r in zip(self._counters, table, strict=True)],
+                dtype=np.float64,
+            )
+            .reshape(-1, 5)
+            .T
+        )
         self._rate_weight = np.array([r.weight for r in table])
         self._rate_noise = np.array([r.noise for r in table])
         self._noisy = np.flatnonzero(self._rate_noise > 0.0)
         starts = np.array([r.start for r in table])[:, None]
         self._total = np.floor(self._noise.rng.random((nodes, len(table), units)) * starts)
+
+    def _state_setup(self, extra_port: str) -> None:
+        """What healthy state metrics say, shape (states, units)."""
+        self._healthy = np.zeros((len(self._states), self._shape[1]))
+        for row, metric in enumerate(self._states):
+            self._healthy[row] = HEALTHY_STATES.get(metric.name, 0.0)
+            if extra_port == "aux":
+                self._healthy[row, -1] = AUX_STATES.get(metric.name, 0.0)
 
     def _read_gauges(self, out: FloatArray, moment: Moment) -> None:
         levels = self._levels[moment.state]
@@ -210,6 +272,7 @@ class Devices:
         return np.maximum(rates, 0.0, out=rates)
 
     def _read_states(self, block: FloatArray, moment: Moment) -> None:
+        block[:, len(self.metrics) - len(self._states) :] = self._healthy
         row = self._row.get("gpu_throttle_reasons_mask")
         if row is not None:
             capped = self._noise.rng.random(self._shape) < 0.1
@@ -238,6 +301,7 @@ class Devices:
 
     def _strike(
         self,
+        touch: Touch,
         fault: Fault,
         place: int,
         share: float,
@@ -245,8 +309,35 @@ class Devices:
         rates: FloatArray,
         moment: Moment,
     ) -> None:
-        """Write one fault over one node's readings; the subclasses know how."""
+        """Write one change over one node's readings."""
+        if touch.busy and moment.state[place] > PAUSE:
+            return  # nothing is sent or computed, so nothing goes wrong
+        units = self._units(touch, fault)
+        row, amount = self._row[touch.metric], touch.sized(fault.size)
+        counter = row - len(self._gauges)
+        if touch.op in ("rate", "steady"):
+            noise = self._noise.uniform(0.5, 1.5, len(units)) if touch.op == "rate" else 1.0
+            rates[place, counter, units] = amount * share * noise
+        elif touch.op == "scale":
+            rates[place, counter, units] *= 1.0 + (amount - 1.0) * share
+        elif touch.op == "count":
+            self._total[place, counter, units] += amount * moment.begun(fault, place)
+        elif moment.holds(fault, place):
+            held_s = float(moment.at_s[place]) - fault.onset_s
+            ramp = min(1.0, held_s / touch.ramp_s) if touch.ramp_s > 0.0 else 1.0
+            if touch.op == "add":
+                block[place, row, units] += amount * ramp
+            elif touch.op == "times":
+                block[place, row, units] *= 1.0 + (amount - 1.0) * ramp
+            else:
+                block[place, row, units] = amount
+
+    def _units(self, touch: Touch, fault: Fault) -> list[int]:
+        """The struck GPUs or ports."""
         raise NotImplementedError
+
+    def _move(self, fault: Fault, place: int, share: float, rates: FloatArray) -> None:
+        """Traffic that another port takes over."""
 
     def _rate_row(self, name: str) -> int:
         return self._row[name] - len(self._gauges)
@@ -256,64 +347,34 @@ class Gpus(Devices):
     """The GPUs of all nodes."""
 
     def __init__(self, cluster: Cluster, faults: Sequence[Fault]) -> None:
-        mine = [f for f in faults if f.what.name in ("thermal", "hot")]
-        super().__init__(cluster, "gpu", cluster.gpus, mine, purpose=1)
+        super().__init__(cluster, "gpu", cluster.gpus, faults, purpose=1)
 
-    def _strike(
-        self,
-        fault: Fault,
-        place: int,
-        share: float,
-        block: FloatArray,
-        rates: FloatArray,
-        moment: Moment,
-    ) -> None:
-        gpu, row = fault.gpu, self._row
-        at_s = float(moment.at_s[place])
-        if not fault.active(at_s):
-            return
-        ramp = min(1.0, (at_s - fault.onset_s) / _RAMP_S)
-        block[place, row["gpu_temperature_celsius"], gpu] += 12.0 * ramp
-        block[place, row["gpu_memory_temperature_celsius"], gpu] += 10.0 * ramp
-        if fault.what.name == "hot":
-            return
-        block[place, row["gpu_temperature_celsius"], gpu] += 12.0 * ramp
-        block[place, row["gpu_sm_clock_mhz"], gpu] *= 0.72
-        block[place, row["gpu_power_watts"], gpu] *= 0.8
-        block[place, row["gpu_throttle_reasons_mask"], gpu] = THERMAL_MASK
-        rates[place, self._rate_row("gpu_thermal_violation_us_total"), gpu] = 280_000.0 * share
+    def _units(self, touch: Touch, fault: Fault) -> list[int]:
+        return list(range(self._shape[1])) if touch.on == "all" else [fault.gpu]
 
 
 class Ports(Devices):
     """The NIC ports of all nodes."""
 
     def __init__(self, cluster: Cluster, faults: Sequence[Fault]) -> None:
-        mine = [f for f in faults if f.what.name in ("ecn", "ecn-only", "leaf")]
-        super().__init__(cluster, "nic", len(PORTS), mine, purpose=2)
+        super().__init__(cluster, "nic", len(cluster.ports), faults, purpose=2)
 
-    def _strike(
-        self,
-        fault: Fault,
-        place: int,
-        share: float,
-        block: FloatArray,
-        rates: FloatArray,
-        moment: Moment,
-    ) -> None:
-        if moment.state[place] in (HANG, IDLE):
-            return  # nothing is sent, so nothing is marked
-        whole_leaf = fault.what.name == "leaf"
-        marks = self._noise.uniform(ECN_LOW_PER_S, ECN_HIGH_PER_S, len(PORTS)) * share
-        ports = list(range(len(PORTS))) if whole_leaf else [fault.partner_port]
-        rates[place, self._rate_row("nic_ecn_marked_packets_total"), ports] = marks[ports]
-        rates[place, self._rate_row("nic_cnp_sent_packets_total"), ports] = 0.6 * marks[ports]
-        if whole_leaf:
-            return
+    def _units(self, touch: Touch, fault: Fault) -> list[int]:
+        if touch.on == "all":
+            return list(range(self._shape[1]))
+        return [fault.partner_port if touch.on == "partner" else fault.port]
+
+    def _move(self, fault: Fault, place: int, share: float, rates: FloatArray) -> None:
         for name in ("nic_receive_bytes_total", "nic_transmit_bytes_total"):
             row = self._rate_row(name)
-            moved = 0.999 * share * rates[place, row, fault.port]
+            moved = fault.what.move * share * rates[place, row, fault.port]
             rates[place, row, fault.port] -= moved
             rates[place, row, fault.partner_port] += moved
+
+
+def _with_stall(name: str, levels: Sequence[float]) -> tuple[float, ...]:
+    """The four levels, and the one of a job that stands still without computing anything."""
+    return (*levels, levels[HANG] if name in _STALLED else levels[IDLE])
 
 
 def _load(moment: Moment) -> FloatArray:

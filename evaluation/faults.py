@@ -1,6 +1,7 @@
-"""Faults that the simulator injects, and what is true of each.
+"""Faults that the simulator injects, at their place and time.
 
-A fault is written `KIND@NODE+OFFSET`: `xid79@n003+600`, `leaf@leaf-01+10m`. Look-alikes are faults
+A fault is written `KIND@NODE+OFFSET[*SIZE]`: `xid79@n003+600`, `leaf@leaf-01+10m*obvious`,
+`ecn@n003+600*0.5` (half of the typical size), or `ecn@n003+600:size=barely`. Look-alikes are faults
 that must not get a node isolated.
 """
 
@@ -8,81 +9,43 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from evaluation.cluster import PORTS, Cluster
+from evaluation import kinds_hardware, kinds_job, look_alikes
+from evaluation.cluster import Cluster
+from evaluation.fault_kinds import SIZES, Expect, FaultKind, JobEnd, Scope, SizeName
 from evaluation.noise import Noise
 from telemetry.errors import SettingsError
-from telemetry.findings import Cause, Kind
 
-Expect = Literal["isolate", "page", "none"]
-Scope = Literal["node", "leaf", "job"]
-JobEnd = Literal["goes on", "hangs", "exits", "restarts"]
+__all__ = [
+    "FAULTS", "KINDS", "LOOK_ALIKES", "SIZES", "Expect", "Fault", "FaultKind", "FaultSpec",
+    "JobEnd", "Scope", "SizeName", "nearest", "parse_fault", "place_faults",
+]  # fmt: skip
 
 OFFSET_MAX_S = 1e7
+SIZE_MIN, SIZE_MAX = 0.01, 100.0
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TEXT = re.compile(
-    r"(?P<kind>[^@]*)@(?P<target>[A-Za-z0-9_.-]+)\+(?P<offset>[0-9]{1,9}(?:\.[0-9]{1,6})?)(?P<unit>[smh]?)",
+    r"(?P<kind>[^@]*)@(?P<target>[A-Za-z0-9_.-]+)\+(?P<offset>[0-9]{1,9}(?:\.[0-9]{1,6})?)(?P<unit>[smh]?)"
+    r"(?:(?:\*|:size=)(?P<size>[a-z]{1,20}|[0-9]{1,3}(?:\.[0-9]{1,6})?))?",
     re.ASCII,
 )
 _FAULTS_PURPOSE = 5
+_SHARES_PURPOSE = 6
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultKind:
-    """What a kind of fault does to the job, and what is true of it.
-
-    slow    step time while it lasts, as a multiple
-    load    how hard the GPUs work beside that, as a multiple
-    mute    the node's telemetry stops
-    scope   whom the truth names: the node, the nodes of its leaf, or nobody (the job)
-    """
-
-    name: str
-    kind: Kind
-    cause: Cause
-    expect: Expect
-    text: str
-    slow: float = 1.0
-    load: float = 1.0
-    job: JobEnd = "goes on"
-    mute: bool = False
-    scope: Scope = "node"
-
-
-_ROWS = (
-    FaultKind(name="xid79", kind="gpu_lost", cause="hardware", expect="isolate", job="hangs",
-              text="a GPU falls off the bus, the job hangs"),
-    FaultKind(name="ecn", kind="nic_congested", cause="network", expect="isolate", slow=1.26,
-              text="one of two uplinks loses packets silently, the other is congested"),
-    FaultKind(name="ecn-only", kind="nic_congested", cause="network", expect="none",
-              text="the same surge without a slow job"),
-    FaultKind(name="thermal", kind="gpu_thermal", cause="hardware", expect="isolate", slow=1.2,
-              text="a GPU is hot and slows down, and the job with it"),
-    FaultKind(name="hot", kind="gpu_thermal", cause="unknown", expect="none",
-              text="a GPU is hot, does not throttle, and the job is as fast as ever"),
-    FaultKind(name="nan", kind="loss_anomaly", cause="unknown", expect="page", scope="job",
-              text="the loss becomes NaN"),
-    FaultKind(name="silent", kind="node_silent", cause="hardware", expect="isolate", job="hangs",
-              mute=True, text="a whole node stops, and the job with it"),
-    FaultKind(name="agent-dead", kind="telemetry_gap", cause="telemetry", expect="none", mute=True,
-              text="a node's telemetry stops, the job goes on"),
-    FaultKind(name="leaf", kind="fabric", cause="network", expect="page", slow=1.3, scope="leaf",
-              text="all nodes behind one leaf switch are congested"),
-    FaultKind(name="usercode", kind="user_error", cause="user_code", expect="page", job="exits",
-              scope="job", text="the job dies of a TypeError"),
-    FaultKind(name="slow-code", kind="job_slow", cause="user_code", expect="none", slow=1.2,
-              scope="job", text="the job becomes slower through its own code"),
-    FaultKind(name="stage-imbalance", kind="job_slow", cause="user_code", expect="none", slow=1.2,
-              scope="job", text="one pipeline stage has more to do than the others"),
-    FaultKind(name="phase-change", kind="fleet_shift", cause="user_code", expect="none", slow=1.15,
-              load=0.85, scope="job", text="the job enters another phase, everything shifts"),
-    FaultKind(name="xid13", kind="user_error", cause="user_code", expect="none", job="restarts",
-              text="an application error on one GPU, the job restarts itself"),
-)  # fmt: skip
-KINDS: dict[str, FaultKind] = {row.name: row for row in _ROWS}
+FAULTS: dict[str, FaultKind] = {
+    row.name: row
+    for row in (
+        *kinds_hardware.GPU, *kinds_hardware.NETWORK, *kinds_hardware.HOST,
+        *kinds_job.HANGS, *kinds_job.LOSSES, *kinds_job.PACE,
+    )
+}  # fmt: skip
+LOOK_ALIKES: dict[str, FaultKind] = {
+    row.name: row for row in (*look_alikes.DEVICES, *look_alikes.JOB, *look_alikes.TELEMETRY)
+}
+KINDS: dict[str, FaultKind] = {**FAULTS, **LOOK_ALIKES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +54,22 @@ class FaultSpec:
 
     offset_s    seconds after the start
     duration_s  None: until the end
+    size        a name, or a multiple of the typical size
     """
 
     kind: str
     target: str
     offset_s: float
     duration_s: float | None = None
+    size: SizeName | float = "typical"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault at its place and time; `places` are node positions, times Unix seconds."""
+    """A fault at its place and time; `places` are node positions, times Unix seconds.
+
+    size   its multiple, `size_name` how it was asked for
+    """
 
     what: FaultKind
     place: int
@@ -110,10 +78,54 @@ class Fault:
     port: int
     onset_s: float
     until_s: float | None
+    size: float = 1.0
+    size_name: SizeName | float = "typical"
 
     def active(self, at_s: float) -> bool:
         """Whether it holds at `at_s`."""
         return self.onset_s <= at_s < self.end_s
+
+    def spans(self) -> Iterator[tuple[float, float]]:
+        """(begin, end) of each time it touches the devices."""
+        if not self.what.pulses:
+            yield self.onset_s, self.end_s
+        for after_s, length_s in self.what.pulses:
+            begin_s = self.onset_s + after_s
+            yield begin_s, min(begin_s + length_s, self.end_s)
+
+    def slow(self, at_s: float) -> float:
+        """Step time as a multiple, 1 outside of the fault."""
+        if not self.active(at_s):
+            return 1.0
+        extra = (self.what.slow * self.what.work - 1.0) * self.size
+        if self.what.slow_ramp_s > 0.0:
+            extra *= min(1.0, (at_s - self.onset_s) / self.what.slow_ramp_s)
+        return 1.0 + extra
+
+    def load(self, at_s: float) -> float:
+        """How hard the GPUs work beside that, as a multiple."""
+        if not self.active(at_s):
+            return 1.0
+        return max(0.05, 1.0 - (1.0 - self.what.load) * self.size)
+
+    def mutes(self, place: int, at_s: float, source: str) -> bool:
+        """Whether that source of a node's telemetry is away."""
+        what = self.what
+        if place not in self.places or not self.active(at_s):
+            return False
+        if what.outage_s > 0.0:
+            return at_s < self.onset_s + what.outage_s
+        return what.mute or (what.mute_source != "" and what.mute_source == source)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it takes telemetry away at all."""
+        return self.what.mute or self.what.mute_source != "" or self.what.outage_s > 0.0
+
+    @property
+    def back_s(self) -> float:
+        """When a node whose telemetry was away speaks again."""
+        return self.onset_s + self.what.outage_s
 
     @property
     def end_s(self) -> float:
@@ -122,8 +134,8 @@ class Fault:
 
     @property
     def partner_port(self) -> int:
-        """The other uplink of the same bond."""
-        return self.port ^ 1
+        """The other uplink of the same bond; a port that has none is its own."""
+        return self.port if self.what.extra_port else self.port ^ 1
 
     def truth(self, cluster: Cluster) -> dict[str, Any]:
         """The fault as `truth.json` states it."""
@@ -136,15 +148,17 @@ class Fault:
             "cause": self.what.cause,
             "expect": self.what.expect,
             "fault": self.what.name,
+            "size": self.size_name,
         }
 
 
 def parse_fault(text: str) -> FaultSpec:
-    """`KIND@NODE+OFFSET`, OFFSET in seconds or with a unit s, m, h. Raises SettingsError."""
+    """`KIND@NODE+OFFSET[*SIZE]`, OFFSET in seconds or with a unit s, m, h. Raises SettingsError."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise SettingsError(
-            f"--fault {text!r}: write KIND@NODE+OFFSET, such as xid79@n003+600 or leaf@leaf-01+10m"
+            f"--fault {text!r}: write KIND@NODE+OFFSET[*SIZE], such as xid79@n003+600,"
+            " leaf@leaf-01+10m or ecn@n003+10m*obvious"
         )
     kind = match["kind"]
     if kind not in KINDS:
@@ -155,7 +169,21 @@ def parse_fault(text: str) -> FaultSpec:
     offset_s = float(match["offset"]) * _UNITS[match["unit"]]
     if offset_s > OFFSET_MAX_S:
         raise SettingsError(f"--fault {text!r}: the offset must be at most {OFFSET_MAX_S:.0f} s")
-    return FaultSpec(kind, match["target"], offset_s)
+    return FaultSpec(kind, match["target"], offset_s, size=_size(text, match["size"]))
+
+
+def _size(text: str, size: str | None) -> SizeName | float:
+    if size is None:
+        return "typical"
+    for name in SIZES:
+        if size == name:
+            return name
+    if size[0].isdigit() and SIZE_MIN <= float(size) <= SIZE_MAX:
+        return float(size)
+    raise SettingsError(
+        f"--fault {text!r}: the size is {', '.join(SIZES)} or a multiple of the typical size"
+        f" from {SIZE_MIN:g} to {SIZE_MAX:g}"
+    )
 
 
 def place_faults(
@@ -174,15 +202,18 @@ def place_faults(
             )
         what, place = KINDS[spec.kind], _place(spec, cluster)
         onset_s = start_s + spec.offset_s
+        gpu, port = int(noise.rng.integers(cluster.gpus)), int(noise.rng.integers(8))
         placed.append(
             Fault(
                 what=what,
                 place=place,
                 places=_places(what, place, cluster),
-                gpu=int(noise.rng.integers(cluster.gpus)),
-                port=int(noise.rng.integers(len(PORTS))),
+                gpu=gpu,
+                port=cluster.extra_port_place if what.extra_port else port,
                 onset_s=onset_s,
                 until_s=None if spec.duration_s is None else onset_s + spec.duration_s,
+                size=_multiple(what, spec.size),
+                size_name=spec.size,
             )
         )
     return tuple(sorted(placed, key=lambda fault: (fault.onset_s, fault.what.name, fault.place)))
@@ -192,6 +223,10 @@ def nearest(name: str, known: Sequence[str]) -> str:
     """A hint such as ", did you mean 'ecn'?", or nothing."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f", did you mean {close[0]!r}?" if close else ""
+
+
+def _multiple(what: FaultKind, size: SizeName | float) -> float:
+    return what.levels[SIZES.index(size)] if isinstance(size, str) else size
 
 
 def _place(spec: FaultSpec, cluster: Cluster) -> int:
@@ -217,6 +252,10 @@ def _places(what: FaultKind, place: int, cluster: Cluster) -> tuple[int, ...]:
         return tuple(p for p, leaf in enumerate(cluster.leaves) if leaf == cluster.leaves[place])
     if what.name == "stage-imbalance":
         return tuple(p for p, stage in enumerate(cluster.stages) if stage == cluster.stages[place])
+    if what.share > 0.0:
+        count = max(1, round(what.share * cluster.nodes))
+        chosen = Noise(cluster.seed, _SHARES_PURPOSE).rng.permutation(cluster.nodes)[:count]
+        return tuple(sorted(chosen.tolist()))
     if what.scope == "job":
         return tuple(range(cluster.nodes))
     return (place,)

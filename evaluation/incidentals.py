@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from evaluation.cluster import JOB, Cluster, pci_address
+from evaluation.cluster import JOB, Cluster, nic_pci_address, pci_address
+from evaluation.fault_kinds import Line
 from evaluation.faults import Fault
 from telemetry.records import Event
-from telemetry.xids import lookup
 
 TRACEBACK = """Traceback (most recent call last):
   File "/opt/train/pretrain_gpt.py", line 311, in <module>
@@ -16,52 +16,81 @@ TRACEBACK = """Traceback (most recent call last):
   File "/opt/train/megatron/training/training.py", line 842, in train
     loss_dict, skipped_iter, grad_norm = train_step(forward_step_func, data_iterator)
   File "/opt/train/data/blend.py", line 97, in __getitem__
-    weight = self.weights[index] * sample["scale"]
-TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"""
+    weight = self.weights[index] * sample["scale"]"""
 
-XID_TEXTS = {
-    79: "NVRM: Xid (PCI:{pci}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
-    13: (
-        "NVRM: Xid (PCI:{pci}): 13, pid=48213, name=pt_main_thread, Graphics Exception:"
-        " ESR 0x50c730=0xc04000b 0x50c734=0x24 0x50c728=0x1f81fb60 0x50c72c=0x1174"
-    ),
-}
-_XIDS = {"xid79": 79, "xid13": 13}
+LINES_MAX = 10_000
+_KMSG_FIRST = 1_842
 
 
-def fault_events(cluster: Cluster, faults: Sequence[Fault]) -> Iterator[Event]:
-    """One event for each fault that leaves a line; `seq` is for the caller to number."""
-    for count, fault in enumerate(faults):
-        if fault.what.name in _XIDS:
-            yield _xid(cluster, fault, _XIDS[fault.what.name], count)
-        elif fault.what.name == "usercode":
-            yield _usercode(cluster, fault)
+def fault_events(cluster: Cluster, faults: Sequence[Fault], end_s: float) -> Iterator[Event]:
+    """The lines that faults leave before `end_s`; `seq` is for the caller to number."""
+    said = 0
+    for fault in faults:
+        if fault.what.failure[0]:
+            yield _failure(cluster, fault)
+        for place in fault.places if fault.what.lines else ():
+            for at_s, line, count in sorted(_times(fault, end_s), key=lambda row: row[0]):
+                ports = cluster.ports if fault.what.scope == "leaf" else (None,)
+                for port in range(len(ports)):
+                    unit = port if fault.what.scope == "leaf" else fault.port
+                    yield _kernel(cluster, fault, line, place, unit, at_s, count, said)
+                    said += 1
 
 
-def _xid(cluster: Cluster, fault: Fault, code: int, count: int) -> Event:
-    pci, row = pci_address(fault.gpu), lookup(code)
-    assert row is not None
-    line = f"{dmesg_time(fault.onset_s)} {XID_TEXTS[code].format(pci=pci)}"
+def _times(fault: Fault, end_s: float) -> Iterator[tuple[float, Line, int]]:
+    """(time, line, its number) of every line of a fault on one node."""
+    for begin_s, until_s in fault.spans():
+        for line in fault.what.lines:
+            times = LINES_MAX if line.times is None else line.times
+            for count in range(times if line.every_s > 0.0 else 1):
+                at_s = begin_s + line.after_s + count * line.every_s
+                if at_s >= min(until_s, fault.end_s, end_s):
+                    break
+                yield round(at_s, 3), line, count
+
+
+def _kernel(
+    cluster: Cluster,
+    fault: Fault,
+    line: Line,
+    place: int,
+    port: int,
+    at_s: float,
+    count: int,
+    said: int,
+) -> Event:
+    pci, port_name = pci_address(fault.gpu), cluster.ports[port]
+    text = line.text.format(
+        pci=pci, nic=port_name.split("/")[0], nic_pci=nic_pci_address(port), count=count
+    )
+    entity = {"gpu": f"pci:{pci}", "nic": f"nic:{port_name}", "disk": _disk(text), "": ""}
     return Event(
-        at=fault.onset_s, node=cluster.names[fault.place], source="kernel", started_at=0.0, seq=0,
-        type="xid", code=code, entity=f"pci:{pci}", text=line, severity=row.severity,
-        class_=row.class_, boot_id=cluster.boot_id(fault.place), kmsg_seq=1_842 + count,
-        pid=48213 if code == 13 else None, process="pt_main_thread" if code == 13 else None,
+        at=at_s, node=cluster.names[place], source="kernel", started_at=0.0, seq=0,
+        type=line.type, code=line.code, entity=entity[line.device],
+        text=f"{dmesg_time(at_s)} {text}", severity=line.severity, class_=line.class_,
+        boot_id=cluster.boot_id(place), kmsg_seq=_KMSG_FIRST + said, pid=line.pid,
+        process=line.process,
     )  # fmt: skip
 
 
-def _usercode(cluster: Cluster, fault: Fault) -> Event:
-    rank = fault.place * cluster.gpus + fault.gpu
+def _disk(text: str) -> str:
+    """The disk that a line names, as the parser names it."""
+    name = next((word for word in ("nvme0n1", "nvme0") if word in text), "")
+    return f"disk:{name}" if name else ""
+
+
+def _failure(cluster: Cluster, fault: Fault) -> Event:
+    rank, (class_, text) = fault.place * cluster.gpus + fault.gpu, fault.what.failure
     return Event(
         at=fault.onset_s, node="", source="training", started_at=0.0, seq=0, type="process",
-        text=traceback_lines(rank)[-1], severity="critical", class_="user_code",
+        text=f"[rank{rank}]: {text}", severity="critical", class_=class_,
         entity=f"rank:{rank}", job=JOB,
     )  # fmt: skip
 
 
-def traceback_lines(rank: int) -> list[str]:
+def traceback_lines(rank: int, last: str) -> list[str]:
     """The traceback as torch prints it, its rank before each line; collectors keep the last."""
-    return [f"[rank{rank}]: {line}" for line in TRACEBACK.split("\n")]
+    return [*(f"[rank{rank}]: {line}" for line in TRACEBACK.split("\n")), last]
 
 
 def dmesg_time(at_s: float) -> str:

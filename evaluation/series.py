@@ -19,6 +19,11 @@ from telemetry.records import Frame
 _ROWS_BUFFERED = 1_024
 _NODES_AT_ONCE = 128
 _WHOLE = 2.0**53
+# The catalogue knows these by their bare names only, under any exporter's prefix.
+_NODE_EXPORTER = {
+    "nic_rnr_retry_errors_total": "node_infiniband_rnr_nak_retry_err_total",
+    "nic_adaptive_retransmissions_total": "node_infiniband_roce_adp_retrans_total",
+}
 
 
 class Spill:
@@ -81,7 +86,7 @@ class SeriesWriter:
 
     def write(self, out: BinaryIO) -> None:
         """All series by (metric, node, device), and the end mark."""
-        for name in sorted(self._spills, key=lambda name: BY_NAME[name].names[0]):
+        for name in sorted(self._spills, key=lambda name: _theirs(BY_NAME[name])):
             spill = self._spills[name]
             for place, rows in spill.by_node(self._cluster.nodes):
                 if len(rows):
@@ -91,7 +96,7 @@ class SeriesWriter:
     def _write_node(self, out: BinaryIO, metric: Metric, place: int, rows: FloatArray) -> None:
         stamps = [f" {at_s:.3f}\n" for at_s in rows[:, 1].tolist()]
         for unit, labels in enumerate(self._labels(metric, place)):
-            prefix = f"{metric.names[0]}{{{labels}}} "
+            prefix = f"{_theirs(metric)}{{{labels}}} "
             texts = _texts(rows[:, 2 + unit])
             out.write(
                 "".join(
@@ -118,6 +123,11 @@ class SeriesWriter:
             f'pci_bus_id="0000{gpu.pci.upper()}.0"'
             for gpu in self._cluster.gpu_list(place)
         ]
+
+
+def _theirs(metric: Metric) -> str:
+    """What an exporter calls it."""
+    return metric.names[0] if metric.names else _NODE_EXPORTER[metric.name]
 
 
 def _texts(values: FloatArray) -> Sequence[str | None]:

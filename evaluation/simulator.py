@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from evaluation.cluster import JOB, PORTS, Cluster
+from evaluation.cluster import JOB, Cluster, ExtraPort
 from evaluation.devices import Devices, Gpus, Moment, Ports
-from evaluation.faults import Fault, FaultSpec, place_faults
+from evaluation.fault_kinds import Touch
+from evaluation.faults import KINDS, Fault, FaultSpec, place_faults
 from evaluation.incidentals import fault_events
-from evaluation.noise import Noise, milliseconds
+from evaluation.noise import FloatArray, Noise, milliseconds
 from evaluation.ranks import RankSteps
 from evaluation.training import Step, Training
 from telemetry.errors import SettingsError
@@ -74,7 +75,10 @@ class Simulation:
                             ("intervals", nic_interval_s), ("step time", step_time_s)):  # fmt: skip
             if not 0.0 < value < 1e7:
                 raise SettingsError(f"{name} must be positive, not {value:g}")
-        self.cluster = Cluster(nodes, gpus, seed)
+        extra: ExtraPort = ""
+        for spec in faults:
+            extra = extra or (KINDS[spec.kind].extra_port if spec.kind in KINDS else "")
+        self.cluster = Cluster(nodes, gpus, seed, extra)
         self.start_s = start_s
         self.end_s = start_s + minutes * 60.0
         self.faults = place_faults(faults, self.cluster, start_s, self.end_s)
@@ -139,12 +143,22 @@ class Source:
         self._interval_s = run.interval_s[name]
         nodes = run.cluster.nodes
         self._phase = self._noise.rng.random(nodes) * (0.98 * self._interval_s)
-        self._seq = [0] * nodes
         self._tick = 0
         self._before = run.start_s + self._phase - self._interval_s
-        self._entities = [self._entity_names(place) for place in range(nodes)]
-        self._lost = [f for f in run.faults if f.what.name == "xid79"]
-        self._mutes = [f for f in run.faults if f.what.mute]
+        self._entities = [self._entity_names(place, False) for place in range(nodes)]
+        self._renamed = {
+            (p, f): self._entity_names(p, True)
+            for f in run.faults
+            if f.what.renames
+            for p in f.places
+        }
+        self._lost = [f for f in run.faults if f.what.lost]
+        self._mutes = [f for f in run.faults if f.is_quiet]
+        self._frozen = [f for f in run.faults if f.what.frozen]
+        self._last: dict[int, list[list[float | None]]] = {}
+        self._gone = [f for f in run.faults if f.what.gone]
+        self._host = [f for f in run.faults if any(_is_host(t) for t in f.what.touches)]
+        self._streams = Streams(run)
         self._names = devices.names
 
     def frames(self, from_s: float, to_s: float) -> Iterator[_Item]:
@@ -167,12 +181,13 @@ class Source:
             if self._name == "gpu" and fault.active(float(at[fault.place])):
                 for row in rows[fault.place]:
                     row[fault.gpu] = None
+        self._freeze(rows, at)
         arrival = milliseconds(at + self._noise.uniform(DELAY_MIN_S, DELAY_MAX_S, nodes))
         heard = self._noise.rng.random(nodes) >= MISSED_SHARE
-        extra = self._node_metrics(nodes) if self._name == "nic" else None
+        extra = self._node_metrics(at) if self._name == "nic" else None
         times, arrivals = at.tolist(), arrival.tolist()
         for place in np.flatnonzero(heard).tolist():
-            if times[place] >= run.end_s or muted(self._mutes, place, times[place]):
+            if times[place] >= run.end_s or muted(self._mutes, place, times[place], self._name):
                 continue
             more = {} if extra is None else {name: row[place] for name, row in extra.items()}
             yield self._frame(place, times[place], arrivals[place], rows[place], more)
@@ -185,13 +200,20 @@ class Source:
         rows: list[list[float | None]],
         more: dict[str, list[float | None]],
     ) -> _Item:
-        node, seq = self._run.cluster.names[place], self._seq[place]
-        self._seq[place] = seq + 1
+        node = self._run.cluster.names[place]
+        started_s, seq = self._streams.next(place, self._name, at_s)
         metrics = dict(zip(self._names, rows, strict=True))
         metrics.update(more)
+        for fault in self._gone:
+            if fault.active(at_s):
+                metrics.pop(fault.what.gone, None)
+        entities = self._entities[place]
+        for (renamed, fault), names in self._renamed.items():
+            if renamed == place and at_s >= fault.back_s:
+                entities = names
         frame = Frame(
-            at=at_s, node=node, source=self._name, started_at=self._run.start_s, seq=seq,
-            sent_at=at_s, entities=self._entities[place], metrics=metrics,
+            at=at_s, node=node, source=self._name, started_at=started_s, seq=seq,
+            sent_at=at_s, entities=entities, metrics=metrics,
         )  # fmt: skip
         return (arrival_s, KIND_ORDER[Frame], node, self._name, seq), frame
 
@@ -203,16 +225,60 @@ class Source:
             place, rest = divmod(flat, metrics * units)
             rows[place][rest // units][rest % units] = None
 
-    def _node_metrics(self, nodes: int) -> dict[str, list[list[float | None]]]:
+    def _freeze(self, rows: list[list[list[float | None]]], at: FloatArray) -> None:
+        """Where an exporter is frozen, its GPUs say again what they said before."""
+        if not self._frozen or self._name != "gpu":
+            return
+        for fault in self._frozen:
+            for place in fault.places:
+                if fault.active(float(at[place])) and place in self._last:
+                    rows[place] = self._last[place]
+                self._last[place] = rows[place]
+
+    def _node_metrics(self, at: FloatArray) -> dict[str, list[list[float | None]]]:
         """Load and free memory of the hosts, which travel with the NIC source."""
-        load = np.rint((22.0 + 2.0 * self._noise.normal(nodes, 1)) * 100.0) / 100.0
-        free = np.floor(1.5e12 + 2e10 * self._noise.normal(nodes, 1))
+        nodes = self._run.cluster.nodes
+        values = {
+            "host_load1": 22.0 + 2.0 * self._noise.normal(nodes, 1),
+            "host_memory_available_bytes": 1.5e12 + 2e10 * self._noise.normal(nodes, 1),
+        }
+        for fault in self._host:
+            for touch in filter(_is_host, fault.what.touches):
+                for place in fault.places:
+                    if fault.active(float(at[place])):
+                        values[touch.metric][place] *= touch.sized(fault.size)
+        load = np.rint(values["host_load1"] * 100.0) / 100.0
+        free = np.floor(values["host_memory_available_bytes"])
         return {"host_load1": load.tolist(), "host_memory_available_bytes": free.tolist()}
 
-    def _entity_names(self, place: int) -> dict[str, list[str]]:
+    def _entity_names(self, place: int, renamed: bool) -> dict[str, list[str]]:
         if self._name == "gpu":
             return {"gpu": [gpu.uuid for gpu in self._run.cluster.gpu_list(place)]}
-        return {"nic": list(PORTS), "node": ["node"]}
+        return {"nic": self._run.cluster.port_names(renamed), "node": ["node"]}
+
+
+class Streams:
+    """When the agent that writes a node's stream started, and the stream's next number."""
+
+    def __init__(self, run: Simulation) -> None:
+        self._start_s = run.start_s
+        self._backs = {
+            place: fault.back_s
+            for fault in run.faults
+            if fault.what.comeback
+            for place in fault.places
+        }
+        self._seq: dict[tuple[int, str, float], int] = {}
+
+    def next(self, place: int, source: str, at_s: float) -> tuple[float, int]:
+        """(start of the agent, number of this record); place -1 is the job's own stream."""
+        started_s = self._start_s
+        if place in self._backs and at_s >= self._backs[place]:
+            started_s = self._backs[place]
+        key = (place, source, started_s)
+        seq = self._seq.get(key, 0)
+        self._seq[key] = seq + 1
+        return started_s, seq
 
 
 class Desk:
@@ -221,11 +287,15 @@ class Desk:
     def __init__(self, run: Simulation) -> None:
         self._run = run
         self._noise = Noise(run.cluster.seed, _DELAYS)
-        self._seq: dict[tuple[str, str], int] = {}
-        self._mutes = [f for f in run.faults if f.what.mute]
+        self._streams = Streams(run)
+        self._mutes = [f for f in run.faults if f.is_quiet]
+        self._boots = [f for f in run.faults if f.what.comeback == "boot"]
         self._rank_lists = [run.cluster.ranks(place) for place in range(run.cluster.nodes)]
         self._ranks = RankSteps(run.cluster, run.faults, run.step_time_s)
-        self._events = list(fault_events(run.cluster, run.faults))
+        self._events = sorted(
+            fault_events(run.cluster, run.faults, run.end_s), key=lambda e: (e.at, e.node)
+        )
+        self._sent_s: dict[str, float] = {}
         self._beat = 0
         self._listing = 1
 
@@ -247,15 +317,25 @@ class Desk:
             yield self._item(Beat(**self._header("", "beat", at_s)), 0.001)
 
     def events(self, from_s: float, to_s: float) -> Iterator[_Item]:
-        """What the kernel and the training log say of the faults."""
-        for event in self._events:
+        """What the kernel and the training log say of the faults, and nodes that come back."""
+        first = bisect_left(self._events, from_s, key=lambda e: e.at)
+        last = bisect_left(self._events, to_s, key=lambda e: e.at)
+        for fault in self._boots:
+            if from_s <= fault.back_s < to_s:
+                for place in fault.places:
+                    yield self._hardware(place, fault.back_s)
+        for event in self._events[first:last]:
             place = self._run.cluster.index.get(event.node, -1)
-            if not from_s <= event.at < to_s or muted(self._mutes, place, event.at):
+            if muted(self._mutes, place, event.at, event.source):
                 continue
             numbered = msgspec.structs.replace(
                 event, **self._header(event.node, event.source, event.at)
             )
-            yield self._item(numbered, self._delay_s())
+            # A reader sends the lines of one log in their order.
+            least_s = self._sent_s.get(event.node, 0.0)
+            delay_s = max(self._delay_s(), least_s - event.at)
+            self._sent_s[event.node] = event.at + delay_s
+            yield self._item(numbered, delay_s)
 
     def steps(self, step: Step) -> Iterator[_Item]:
         """The job's line, and the nodes' own columns where they are due."""
@@ -264,7 +344,7 @@ class Desk:
         if not self._run.rank_steps:
             return
         for place, times in self._ranks.due(step):
-            if muted(self._mutes, place, step.end_s):
+            if muted(self._mutes, place, step.end_s, "training"):
                 continue
             node = self._run.cluster.names[place]
             record = Steps(
@@ -286,26 +366,36 @@ class Desk:
             digest=digest, engine_version=ENGINE_VERSION, settings=run.settings,
         )  # fmt: skip
         yield self._item(settings, 0.0)
-        for place, node in enumerate(cluster.names):
-            if muted(self._mutes, place, at_s):
-                continue
-            hardware = Hardware(
-                **self._header(node, "hardware", at_s), boot_id=cluster.boot_id(place),
-                serial=cluster.serial(place), gpus=cluster.gpu_list(place),
-                ports=cluster.port_list(), driver=DRIVER, firmware=FIRMWARE,
-            )  # fmt: skip
-            yield self._item(hardware, 0.001)
+        for place in range(cluster.nodes):
+            if not muted(self._mutes, place, at_s, "hardware"):
+                yield self._hardware(place, at_s)
         listing = Allocation(
             **self._header("", "inventory", at_s), jobs=[cluster.job(run.start_s)],
             nodes=cluster.node_infos(), listing=f"{at_s:.0f}", last=True, count=1,
         )  # fmt: skip
         yield self._item(listing, 0.002)
 
+    def _hardware(self, place: int, at_s: float) -> _Item:
+        """What the node is made of, as its agent says it."""
+        cluster = self._run.cluster
+        boots = [f for f in self._boots if place in f.places and at_s >= f.back_s]
+        renamed = any(fault.what.renames for fault in boots)
+        hardware = Hardware(
+            **self._header(cluster.names[place], "hardware", at_s),
+            boot_id=cluster.boot_id(place, len(boots)),
+            serial=cluster.serial(place),
+            gpus=cluster.gpu_list(place),
+            ports=cluster.port_list(renamed),
+            driver=DRIVER,
+            firmware=FIRMWARE,
+        )
+        return self._item(hardware, 0.001)
+
     def _header(self, node: str, source: str, at_s: float) -> dict[str, Any]:
-        seq = self._seq.get((node, source), 0)
-        self._seq[node, source] = seq + 1
+        place = self._run.cluster.index.get(node, -1)
+        started_s, seq = self._streams.next(place, source, at_s)
         return {
-            "at": at_s, "node": node, "source": source, "started_at": self._run.start_s,
+            "at": at_s, "node": node, "source": source, "started_at": started_s,
             "seq": seq, "sent_at": at_s,
         }  # fmt: skip
 
@@ -337,8 +427,10 @@ def job_steps(step: Step, header: dict[str, Any]) -> Steps:
     )
 
 
-def muted(faults: Sequence[Fault], place: int, at_s: float) -> bool:
-    """Whether a node's telemetry has stopped."""
-    return bool(faults) and any(
-        fault.what.mute and fault.place == place and fault.active(at_s) for fault in faults
-    )
+def muted(faults: Sequence[Fault], place: int, at_s: float, source: str) -> bool:
+    """Whether that source of a node's telemetry has stopped."""
+    return bool(faults) and any(fault.mutes(place, at_s, source) for fault in faults)
+
+
+def _is_host(touch: Touch) -> bool:
+    return touch.metric.startswith("host_")

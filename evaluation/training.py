@@ -8,20 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.faults import Fault
+from evaluation.losses import Losses
 from evaluation.noise import FloatArray, IntArray, Noise
 from telemetry.records import StepKind
 
-TRAIN, PAUSE, HANG, IDLE = range(4)
+# What the GPUs do; a stalled job holds its memory and computes nothing, a hanging one spins.
+TRAIN, PAUSE, HANG, IDLE, STALL = range(5)
 
 FIRST_STEP_FACTOR = 4.0
 WARMUP_STEPS = 5
 CHECKPOINT_STEPS = 100
 EVALUATION_STEPS = 500
-RESTART_S = 90.0
 LAUNCH_S = 2.0
 PAUSES_S: dict[str, float] = {"checkpoint": 9.0, "evaluation": 14.0}
-_STEP_NOISE = 0.004
-_HICCUP_SHARE = 0.003
+TOKENS = 4_194_304
+TFLOPS = 420.0
+# Step-time jitter as in the logs of real jobs: docs/simulator.md has the numbers.
+STEP_NOISE = 0.004
+STEP_TAIL = (0.3, 3.25)  # share of steps that vary more, and how much more
+HICCUP_SHARE = 0.003
+HANG_AFTER_S = 3.0  # into the evaluation or checkpoint that hangs
 _SEGMENTS_MAX = 4_096
 _PURPOSE = 3
 
@@ -49,11 +55,14 @@ class Training:
     ) -> None:
         self._base_s = step_time_s
         self._faults = faults
-        self._stops = [fault for fault in faults if fault.what.job != "goes on"]
+        self._due = [f for f in faults if f.what.phase in PAUSES_S]
+        self._stops = [f for f in faults if f.what.job != "goes on" and f not in self._due]
         self._noise = Noise(seed, _PURPOSE)
+        self._losses = Losses(faults)
         self._at_s = start_s + LAUNCH_S
         self._number = 1
         self._since_launch = 0
+        self._first_s: float | None = None
         self._ended = False
         self._times = [-np.inf]
         self._states = [IDLE]
@@ -73,15 +82,21 @@ class Training:
 
     def _next_step(self) -> Step | None:
         start_s = self._at_s
-        kind = self._kind()
-        slow = max((f.what.slow for f in self._faults if f.active(start_s)), default=1.0)
-        load = min((f.what.load for f in self._faults if f.active(start_s)), default=1.0) / slow
-        pause_s = PAUSES_S.get(kind, 0.0)
-        end_s = start_s + self._duration_s(kind, slow) + pause_s
-        stop = next((fault for fault in self._stops if fault.onset_s < end_s), None)
+        forced = next((fault for fault in self._due if fault.active(start_s)), None)
+        kind = self._kind(forced)
+        slow = max((f.slow(start_s) for f in self._faults), default=1.0)
+        load = min((f.load(start_s) for f in self._faults), default=1.0) / slow
+        pause_s = self._pause_s(kind, start_s)
+        end_s = start_s + self._duration_s(kind, slow, start_s) + pause_s
         if pause_s > 0.0:
             self._segment(start_s, PAUSE, load)
+        if forced is not None:
+            self._due.remove(forced)
+            if forced.what.job == "hangs":
+                self._hang_in_pause(forced, start_s)
+                return None
         self._segment(start_s + pause_s, TRAIN, load)
+        stop = next((fault for fault in self._stops if fault.onset_s < end_s), None)
         if stop is not None:
             self._stop(stop)
             return None
@@ -91,7 +106,10 @@ class Training:
         self._since_launch += 1
         return step
 
-    def _kind(self) -> StepKind:
+    def _kind(self, forced: Fault | None) -> StepKind:
+        """What kind of step comes; a fault of a phase brings that phase on at once."""
+        if forced is not None:
+            return "evaluation" if forced.what.phase == "evaluation" else "checkpoint"
         if self._since_launch == 0:
             return "first"
         if self._since_launch < WARMUP_STEPS:
@@ -100,10 +118,28 @@ class Training:
             return "evaluation"
         return "checkpoint" if self._number % CHECKPOINT_STEPS == 1 else "train"
 
-    def _duration_s(self, kind: StepKind, slow: float) -> float:
-        factor = slow * (1.0 + _STEP_NOISE * float(self._noise.normal(1)[0]))
-        if self._noise.rng.random() < _HICCUP_SHARE:
+    def _pause_s(self, kind: StepKind, start_s: float) -> float:
+        """How long the GPUs wait before the step's own work begins."""
+        if kind == "first" and self._first_s is not None:
+            return max(0.0, self._first_s - self._base_s * FIRST_STEP_FACTOR)
+        for fault in self._faults:
+            pause_s = fault.what.pause_s
+            if pause_s is not None and fault.what.phase == kind and fault.active(start_s):
+                return pause_s
+        return PAUSES_S.get(kind, 0.0)
+
+    def _duration_s(self, kind: StepKind, slow: float, start_s: float) -> float:
+        jitter = STEP_NOISE * float(self._noise.normal(1)[0])
+        share, more = STEP_TAIL
+        if self._noise.rng.random() < share:
+            jitter *= more
+        factor = slow * (1.0 + jitter)
+        if self._noise.rng.random() < HICCUP_SHARE:
             factor *= 1.5
+        for fault in self._faults:
+            share, more = fault.what.pauses
+            if share > 0.0 and fault.active(start_s) and self._noise.rng.random() < share:
+                factor *= 1.0 + (more - 1.0) * fault.size
         if kind == "first":
             factor *= FIRST_STEP_FACTOR
         elif kind == "warmup":
@@ -111,22 +147,26 @@ class Training:
         return round(self._base_s * factor, 4)
 
     def _step(self, kind: StepKind, start_s: float, end_s: float) -> Step:
-        number, noise = self._number, self._noise.normal(2)
+        noise = self._noise.normal(2)
         time_s = round(end_s - start_s, 4)
-        is_nan = any(f.what.name == "nan" and f.active(end_s) for f in self._faults)
-        # A rational curve: falls from about 11 to 1.8 as real losses do, without exp or log.
-        loss = 1.8 + 9.2 / (1.0 + number / 60.0) + 0.02 * float(noise[0])
-        grad_norm = 0.4 + 3.0 / (1.0 + number / 40.0) * (1.0 + 0.1 * float(noise[1]))
+        loss, grad_norm = self._losses.at(
+            self._number, self._since_launch, end_s, float(noise[0]), float(noise[1])
+        )
+        work = 1.0
+        for fault in self._faults:
+            if fault.active(start_s):
+                work *= 1.0 + (fault.what.work - 1.0) * fault.size
+        pace = self._base_s * work / time_s
         return Step(
-            number=number,
+            number=self._number,
             start_s=start_s,
             end_s=round(end_s, 3),
             time_s=time_s,
             kind=kind,
-            loss=None if is_nan else float(f"{loss:.6E}"),
-            grad_norm=None if is_nan else round(grad_norm, 3),
-            throughput=round(420.0 * self._base_s / time_s, 1),
-            tokens=4_194_304,
+            loss=loss,
+            grad_norm=grad_norm,
+            throughput=round(TFLOPS * pace, 1),
+            tokens=round(TOKENS * work),
         )
 
     def _stop(self, fault: Fault) -> None:
@@ -134,13 +174,26 @@ class Training:
         self._stops.remove(fault)
         # A fault that strikes while the job restarts finds nothing to stop but delays it.
         onset_s = max(fault.onset_s, self._times[-1])
-        self._segment(onset_s, HANG if fault.what.job == "hangs" else IDLE, 0.0)
+        again_s = onset_s + fault.what.down_s
+        hangs_at_once = fault.what.job == "hangs" and not fault.what.phase
+        self._segment(onset_s, HANG if hangs_at_once else IDLE, 0.0)
+        if fault.what.phase:
+            self._segment(again_s, HANG if fault.what.phase == "first" else STALL, 0.0)
         if fault.what.job != "restarts":
             self._ended = True
             return
-        self._at_s = onset_s + RESTART_S
+        self._at_s = again_s
+        self._first_s = fault.what.first_s
         self._number = (self._number - 1) // CHECKPOINT_STEPS * CHECKPOINT_STEPS + 1
         self._since_launch = 0
+        if fault.what.warms_up:
+            self._losses.restart(self._number)
+
+    def _hang_in_pause(self, fault: Fault, start_s: float) -> None:
+        """An evaluation hangs in a collective, a checkpoint while it writes."""
+        state = HANG if fault.what.phase == "evaluation" else STALL
+        self._segment(start_s + HANG_AFTER_S, state, 0.0)
+        self._ended = True
 
     def _segment(self, start_s: float, state: int, load: float) -> None:
         start_s = max(start_s, self._times[-1])  # a stop may come before the pause is over

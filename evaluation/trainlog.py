@@ -45,7 +45,7 @@ def step_text(steps: Steps) -> str:
 def failure_text(event: Event) -> str:
     """A Python traceback with the rank before each line, as torch prints it."""
     rank = int(event.entity.removeprefix("rank:"))
-    lines = "".join(f"{line}\n" for line in traceback_lines(rank))
+    lines = "".join(f"{line}\n" for line in traceback_lines(rank, event.text))
     return f" [{_clock(event.at)}] training loop failed on rank {rank}\n{lines}"
 
 

@@ -1,4 +1,7 @@
-"""Every scenario of the library: the right node for each fault, nobody for each look-alike."""
+"""Scenarios at 64 nodes: the right node for each fault, nobody for each look-alike.
+
+`test_grid` asks the same of every kind of fault.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import lru_cache
 import msgspec
 import pytest
 
-from evaluation.scenarios import FAULTY, LOOK_ALIKES, SCENARIOS, Scenario
+from evaluation.scenarios import SCENARIOS, Scenario
 from evaluation.scoring import Score, Truth, score
 from streams.replay import Outcome
 from telemetry.findings import Incident
@@ -26,6 +29,8 @@ WANTED = {
     "leaf": ("fabric", "network", "page"),
     "usercode": ("user_error", "user_code", "page"),
 }
+ALIKE = ("healthy", "ecn-only", "hot", "agent-dead", "slow-code", "stage-imbalance", "phase-change",
+         "xid13")  # fmt: skip
 
 
 @lru_cache(maxsize=4)
@@ -39,7 +44,7 @@ def run(name: str, seed: int) -> tuple[tuple[Incident, ...], Score]:
     return tuple(incidents), score(incidents, truth, fold.counters.last_at or 0.0)
 
 
-@pytest.mark.parametrize("name", [row.name for row in FAULTY])
+@pytest.mark.parametrize("name", sorted(WANTED))
 def test_a_fault_is_named_with_its_kind_and_cause(name: str) -> None:
     incidents, scored = run(name, SEED)
 
@@ -48,7 +53,7 @@ def test_a_fault_is_named_with_its_kind_and_cause(name: str) -> None:
     assert scored.missed == scored.wrong == 0
 
 
-@pytest.mark.parametrize("name", [row.name for row in LOOK_ALIKES])
+@pytest.mark.parametrize("name", ALIKE)
 def test_a_look_alike_isolates_nobody(name: str) -> None:
     incidents, scored = run(name, SEED)
 

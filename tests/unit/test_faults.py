@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.cluster import Cluster
-from evaluation.faults import KINDS, OFFSET_MAX_S, FaultSpec, parse_fault, place_faults
+from evaluation.faults import (
+    KINDS,
+    OFFSET_MAX_S,
+    SIZES,
+    FaultSpec,
+    SizeName,
+    parse_fault,
+    place_faults,
+)
 from telemetry.errors import SettingsError
 
 CLUSTER = Cluster(nodes=32, gpus=8, seed=1)
@@ -24,6 +32,21 @@ def test_a_well_written_fault_is_what_was_written(kind: str, target: str, offset
 @given(minutes=st.integers(0, 1_000))
 def test_a_unit_multiplies(minutes: int) -> None:
     assert parse_fault(f"ecn@n003+{minutes}m") == parse_fault(f"ecn@n003+{minutes * 60}s")
+
+
+@given(size=st.sampled_from(SIZES), multiple=st.integers(1, 99))
+def test_a_size_is_a_name_or_a_multiple_in_either_spelling(size: SizeName, multiple: int) -> None:
+    for mark in ("*", ":size="):
+        assert parse_fault(f"ecn@n003+60{mark}{size}").size == size
+        assert parse_fault(f"ecn@n003+60{mark}{multiple}").size == float(multiple)
+    assert parse_fault("ecn@n003+60").size == "typical"
+
+
+def test_a_size_multiplies_what_the_fault_does() -> None:
+    specs = [FaultSpec("slow-rank", "n003", 1.0, size=size) for size in SIZES]
+    faults = place_faults(specs, CLUSTER, 0.0, 60.0)
+    assert [fault.slow(2.0) for fault in faults] == pytest.approx([1.5, 1.25, 1.075])
+    assert [fault.slow(0.5) for fault in faults] == [1.0, 1.0, 1.0]
 
 
 @given(text=st.text(max_size=60))
@@ -52,13 +75,15 @@ def test_nearly_right_text_never_raises_anything_else(kind: str, target: str, of
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("xid97@n003+60", "did you mean 'xid79'.*kinds are xid79, ecn, "),
+        ("xid78@n003+60", "did you mean 'xid79'.*kinds are xid79, thermal, "),
         ("ecn@n003", r"KIND@NODE\+OFFSET"),
         ("ecn+60", r"KIND@NODE\+OFFSET"),
         ("ecn@n003+-5", r"KIND@NODE\+OFFSET"),
         ("ecn@n003+5d", r"KIND@NODE\+OFFSET"),
         ("ecn@n003+٣", r"KIND@NODE\+OFFSET"),
         ("ecn@n003+99999h", "at most"),
+        ("ecn@n003+60*huge", "obvious, typical, barely"),
+        ("ecn@n003+60*0", "obvious, typical, barely"),
     ],
 )
 def test_a_wrong_fault_names_its_remedy(text: str, says: str) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from evaluation.cluster import pci_address
+from evaluation.devices import ASKED_FOR
 from evaluation.faults import KINDS, FaultSpec, parse_fault
 from evaluation.simulator import Simulation
 from telemetry.errors import SettingsError
@@ -142,9 +143,9 @@ def test_records_come_in_order_of_arrival_and_settings_come_first() -> None:
 
 @pytest.mark.parametrize("kind", [None, *KINDS])
 def test_every_stream_is_numbered_without_a_hole(kind: str | None) -> None:
-    expected: dict[tuple[str, str], int] = defaultdict(int)
+    expected: dict[tuple[str, str, float], int] = defaultdict(int)
     for record in records(simulated(kind)):
-        stream = (record.node, record.source)
+        stream = (record.node, record.source, record.started_at)
         assert record.seq == expected[stream]
         expected[stream] += 1
 
@@ -152,7 +153,11 @@ def test_every_stream_is_numbered_without_a_hole(kind: str | None) -> None:
 def test_frames_carry_every_metric_of_their_source() -> None:
     run = simulated(minutes=2.0)
     for source in ("gpu", "nic"):
-        names = {m.name for m in CATALOGUE if m.source == source and not m.optional}
+        names = {
+            m.name
+            for m in CATALOGUE
+            if m.source == source and (not m.optional or m.name in ASKED_FOR)
+        }
         for frame in frames(run, source):
             assert set(frame.metrics) == names
             for name, values in frame.metrics.items():
@@ -367,6 +372,7 @@ def test_the_truth_states_what_was_injected() -> None:
                 "cause": "network",
                 "expect": "page",
                 "fault": "leaf",
+                "size": "typical",
             }
         ]
     }
