@@ -5,8 +5,6 @@ Only + - * /, comparisons and sorting, so the result is the same on every machin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,17 +38,18 @@ def peers(
     """
     centre = np.full(values.shape, np.nan)
     scale = np.full(values.shape, np.nan)
-    small: list[NDArray[np.intp]] = []
+    by_size: dict[int, list[NDArray[np.intp]]] = {}
     for members in groups_of(group):
-        if members.size < group_min:
-            continue
-        if members.size <= LEAVE_ONE_OUT_MAX:
-            small.append(members)
-            continue
-        middle, spread = _all(values[:, members], group_min)
-        centre[:, members], scale[:, members] = middle[:, None], spread[:, None]
-    if small:
-        _fill_small(values, small, group_min, centre, scale)
+        if members.size >= group_min:
+            by_size.setdefault(members.size, []).append(members)
+    for size, alike in by_size.items():
+        place = np.stack(alike)  # (groups, size): groups of one size are one array
+        x = values[:, place]
+        if size <= LEAVE_ONE_OUT_MAX:
+            middle, spread = others(x, max(OTHERS_MIN, group_min - 1))
+        else:
+            middle, spread = _all(x, group_min)
+        centre[:, place], scale[:, place] = middle, spread
     centre[np.isnan(values)] = np.nan
     return centre, scale
 
@@ -65,32 +64,13 @@ def groups_of(group: IntArray) -> list[NDArray[np.intp]]:
 
 
 def _all(x: FloatArray, group_min: int) -> tuple[FloatArray, FloatArray]:
-    """Median and scale of each row, shape (metrics,)."""
-    count = np.count_nonzero(~np.isnan(x), axis=1)
-    middle = _middle(np.sort(x, axis=1), count)
-    away = np.abs(x - middle[:, None])
-    mad = _middle(np.sort(away, axis=1), count)
+    """Median and scale over the last axis, which stays as an axis of one."""
+    count = np.count_nonzero(~np.isnan(x), axis=-1)
+    middle = _middle(np.sort(x, axis=-1), count)[..., None]
+    mad = _middle(np.sort(np.abs(x - middle), axis=-1), count)
     factor = small_sample_factors(count) * np.sqrt(1.0 + 1.0 / np.maximum(count, 1))
-    enough = count >= group_min
-    return np.where(enough, middle, np.nan), np.where(enough, MAD_TO_SIGMA * mad * factor, np.nan)
-
-
-def _fill_small(
-    values: FloatArray,
-    small: Sequence[NDArray[np.intp]],
-    group_min: int,
-    centre: FloatArray,
-    scale: FloatArray,
-) -> None:
-    """All small groups at once, padded to one width with missing values."""
-    place = np.full((len(small), LEAVE_ONE_OUT_MAX), -1, dtype=np.intp)
-    for row, members in enumerate(small):
-        place[row, : members.size] = members
-    x = np.where(place >= 0, values[:, place], np.nan)  # (metrics, groups, width)
-    middle, spread = others(x, max(OTHERS_MIN, group_min - 1))
-    used = place >= 0
-    centre[:, place[used]] = middle[:, used]
-    scale[:, place[used]] = spread[:, used]
+    spread = np.where(count >= group_min, MAD_TO_SIGMA * mad * factor, np.nan)
+    return np.where(count[..., None] >= group_min, middle, np.nan), spread[..., None]
 
 
 def others(x: FloatArray, others_min: int) -> tuple[FloatArray, FloatArray]:
@@ -123,8 +103,8 @@ def others(x: FloatArray, others_min: int) -> tuple[FloatArray, FloatArray]:
 def _middle(ordered: FloatArray, count: IntArray) -> FloatArray:
     """Median of the first `count` of the last axis; NaN where there are none."""
     last = ordered.shape[-1] - 1
-    low = np.clip((count - 1) // 2, 0, last)[..., None]
-    high = np.clip(count // 2, 0, last)[..., None]
+    low = np.maximum((count - 1) // 2, 0)[..., None]
+    high = np.minimum(count // 2, last)[..., None]
     middle = (
         np.take_along_axis(ordered, low, axis=-1) + np.take_along_axis(ordered, high, axis=-1)
     ) / 2.0

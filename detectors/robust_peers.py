@@ -144,11 +144,12 @@ class RobustPeers(Quiet):
 
     def _judged(self, tick: Tick, rules: Rules, view: View) -> Mask:
         """Performance is compared inside a job only; a ratio that lies is none."""
-        employed = np.zeros(len(tick.nodes), dtype=np.bool_)
-        numbers, first = np.unique(tick.group, return_index=True)
-        for number, column in zip(numbers.tolist(), first.tolist(), strict=True):
-            if number >= 0 and view.place(tick.nodes[column], tick.at_s).job:
-                employed |= tick.group == number
+        numbers, first, place = np.unique(tick.group, return_index=True, return_inverse=True)
+        working = [
+            number >= 0 and bool(view.place(tick.nodes[column], tick.at_s).job)
+            for number, column in zip(numbers.tolist(), first.tolist(), strict=True)
+        ]
+        employed = np.array(working, dtype=np.bool_)[place]
         judged = (tick.group >= 0)[None, :] & (rules.abnormal | employed[None, :])
         stuck = stuck_cells(tick, self._busy_percent)
         return judged if stuck is None else judged & ~stuck
