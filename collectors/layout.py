@@ -39,7 +39,7 @@ def metric_files(path: Path) -> list[Path]:
     `path` may also be one such file, or a directory that holds them and no folder of a capture.
     """
     if path.is_file():
-        return [path]
+        return [] if path in training_files(path) else [path]
     if any((path / name).is_dir() for name in FOLDERS):
         return _named(path / "metrics", *METRIC_SUFFIXES)
     return [file for file in _named(path, *METRIC_SUFFIXES) if file.name not in ABOUT]
@@ -61,7 +61,12 @@ def boot_file(kernel_file: Path) -> Path:
 
 
 def training_files(path: Path) -> list[Path]:
-    """Training logs, sorted by job and name; of a wandb run's directory its history and output."""
+    """Training logs, sorted by job and name; of a wandb run's directory its history and output.
+
+    `path` may also be one exported history.
+    """
+    if path.is_file():
+        return [path] if path.name.removesuffix(".gz").endswith(".jsonl") else []
     folder = path / "training"
     if not folder.is_dir():
         return [path / name for name in WANDB if (path / name).is_file()]

@@ -211,8 +211,8 @@ def _is_metrics(path: Path) -> bool:
 FORMATS: tuple[Format, ...] = (
     Format("an archive", is_archive, _archive_logs, f"{TELEMETRY}/<partition>/*.jsonl.zst"),
     Format("a capture", lambda path: path.is_dir() and is_capture(path), _capture_logs,
-           "metrics/*.om, kernel/<node>.log, training/<job>/*.log"),
+           "metrics/*.om, kernel/<node>.log, training/<job>/*.log; a wandb run's directory"),
     Format("a Kafka export", is_export, _export_logs, "kcat -J, Kafka Connect JSON"),
     Format("Prometheus history", _is_metrics, _capture_logs,
-           "OpenMetrics with timestamps, query_range JSON"),
+           "OpenMetrics with timestamps, query_range JSON, also one file; a wandb history"),
 )  # fmt: skip

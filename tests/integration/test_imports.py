@@ -234,3 +234,29 @@ def test_an_answer_without_data_is_no_incident_and_no_zero(
     (tmp_path / "alone.json").write_text(empty)
     assert run(["replay", str(tmp_path / "alone.json")], {}) == 2
     assert "nothing in its files was recognised" in capsys.readouterr().err
+
+
+# -- wandb
+
+
+def test_a_wandb_run_and_its_exported_history_are_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loss that becomes NaN at step 40 is told by the run, its history and their imports."""
+    files = tmp_path / "run-20260225_120000-a1b2c3d4" / "files"
+    files.mkdir(parents=True)
+    start_s = 1_772_020_800.0
+    rows = [
+        {"_step": step, "_timestamp": start_s + 12.0 * step, "_runtime": 12.0 * step,
+         "train/loss": "NaN" if step >= 40 else 3.0, "train/grad_norm": 1.0}
+        for step in range(1, 60)
+    ]  # fmt: skip
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (files / "wandb-history.jsonl").write_text(text)
+    (tmp_path / "exported.jsonl").write_text(text)
+
+    for number, path in enumerate((files.parent, tmp_path / "exported.jsonl")):
+        told = replay(capsys, path)
+        assert told["summary"]["records"] > 50
+        assert ["loss_anomaly"] == [incident["kind"] for incident in told["incidents"]]
+        assert replay(capsys, imported(path, tmp_path / f"i{number}")) == told
