@@ -2,7 +2,7 @@
 
 tick = round((at - phase) / interval) with each pair's own learned phase, so that a node's place in
 the interval delays nobody. A tick closes when its time is over and every expected pair has
-reported, at the latest `lateness` after its end.
+reported but a few, at the latest `lateness` after its end.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ GroupOf = Callable[[Sequence[str], float], tuple[IntArray, NDArray[np.bool_]]]
 whether the node works for a job."""
 
 OPEN_TICKS_MAX = 128
+MANY = 4  # of fewer expected pairs each one is waited for
 AHEAD_S = 60.0  # a frame further ahead of the log than this has no usable time
 
 
@@ -54,6 +55,7 @@ class SourceTicks:
         self.interval_s = interval_s
         self._ahead_s = max(AHEAD_S, 2 * interval_s)
         self.lateness_s = rules.lateness_intervals * interval_s
+        self._settle_s = min(rules.settle_s, rules.settle_intervals * interval_s)
         self._active = active
         self._sigmas = settings.zscore.sigmas
         self._group_min = settings.zscore.group_min
@@ -75,6 +77,7 @@ class SourceTicks:
         self.expected: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.focus = 0  # the lowest open tick
         self.remaining = 0  # expected pairs that have not reported in it
+        self.few = 0  # so many of them are not waited for
         self.layouts = Layouts(self.rows.all, self.width)
         self.hold_until = -math.inf  # a gap of the log: wait for spooled records
         self.junk = 0  # values outside their physical range
@@ -128,8 +131,8 @@ class SourceTicks:
     def due_s(self) -> float:
         """When `now` next has to close something; infinity where nothing is open.
 
-        Never before the tick's end, though all have reported: so no node's phase moves another
-        node's verdict.
+        A moment after the tick's end when all but a few of the expected pairs have reported, and
+        never before it: so neither the phase nor the death of one node moves another's verdict.
         """
         if not self.open:
             return math.inf
@@ -138,8 +141,8 @@ class SourceTicks:
         end = (self.focus + 1) * self.interval_s
         # While spools drain, the tick of now is complete long before those of the gap are opened.
         in_turn = self.focus == self.next or not math.isfinite(self.hold_until)
-        if self.remaining <= 0 and in_turn and self.expected.any():
-            return end
+        if in_turn and self.remaining <= self.few and self.expected.any():
+            return end + self._settle_s
         return max(end + self.lateness_s, min(self.hold_until, end + self._rules.keep_s))
 
     def close(self, group_of: GroupOf) -> Tick:
@@ -289,6 +292,9 @@ class SourceTicks:
         )
         seen = self.open[self.focus].seen[: len(self.names)]
         self.remaining = int(np.count_nonzero(self.expected & ~seen))
+        expected = int(np.count_nonzero(self.expected))
+        least = 1 if expected >= MANY else 0
+        self.few = max(least, int(self._rules.few_share * expected))
 
     def _fresh(self) -> OpenTick:
         return self._pool.pop() if self._pool else OpenTick(len(self.before_at), self._row_width())

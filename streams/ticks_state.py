@@ -56,6 +56,7 @@ class SourceState(msgspec.Struct):
     expected: Packed
     focus: int
     remaining: int
+    few: int
 
 
 class Row(msgspec.Struct):
@@ -116,6 +117,7 @@ def source_state(source: SourceTicks) -> SourceState:
         expected=pack(source.expected),
         focus=source.focus,
         remaining=source.remaining,
+        few=source.few,
     )
 
 
@@ -143,7 +145,7 @@ def restore_source(source: SourceTicks, state: SourceState) -> None:
     source.next, source.hold_until, source.junk = state.next, state.hold_until, state.junk
     source.forgotten = dict(state.forgotten)
     source.expected = unpack(state.expected)
-    source.focus, source.remaining = state.focus, state.remaining
+    source.focus, source.remaining, source.few = state.focus, state.remaining, state.few
 
 
 def _fill(target: np.ndarray[tuple[int, ...], np.dtype[np.generic]], packed: Packed) -> None:

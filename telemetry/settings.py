@@ -26,6 +26,9 @@ class TickSettings(Section, frozen=True, kw_only=True):
     interval_s: dict[str, Positive] = {}  # per source; sources not named here use the default
     interval_default_s: Positive = 10.0
     lateness_intervals: Positive = 2.0
+    settle_s: NotNegative = 2.0  # what is on its way when a tick ends still counts in it
+    settle_intervals: NotNegative = 0.1  # but not longer than this
+    few_share: Share = 0.05  # of the expected pairs are not waited for
     expected_ticks: Count = 3  # a pair is expected while heard within its last so many ticks
     keep_s: Positive = 900.0  # statistics of closed ticks are kept for late frames
     beat_s: Positive = 5.0
