@@ -203,7 +203,8 @@ class Progress(Quiet):
                 del self._jobs[job]
                 continue
             if leap_s > self._settings.leap_s:
-                pulse.sign_s += leap_s  # the log was cut off: the job may have lived on
+                # The log was cut off: the job may have lived on. Sparse samples count in part.
+                pulse.sign_s += leap_s - self._settings.leap_s
             said += self._judge(job, pulse, now_s)
         return said
 

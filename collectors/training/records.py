@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 
+from msgspec import structs
+
 from collectors.training.model import Failure, Note, Said, Step
 from collectors.training.parser import TrainingParser
 from telemetry.records import Event, Rejected, Steps
@@ -13,6 +15,7 @@ from telemetry.records import Event, Rejected, Steps
 SOURCE = "training"
 TOLD_MAX = 1_000_000
 TIMES_MAX = 8
+NAME_MAX = 256
 SAME_S = 30.0  # ranks tell of one step within this; a restart takes longer
 
 
@@ -48,6 +51,7 @@ class LogRecords:
         self._name, self._job, self._clock_s = name, job, clock_s
         self._told = told
         self._step: int | None = None
+        self._consumed: tuple[int, float] | None = None  # by which step, how many tokens in all
 
     def feed(self, piece: bytes) -> Iterator[Steps | Event | Rejected]:
         """The records of what is whole so far."""
@@ -72,8 +76,20 @@ class LogRecords:
             record = as_record(one, self._job, self._step)
             if isinstance(one, Step) and one.step is not None:
                 self._step = one.step
+                tokens = self._tokens(one.step, one.more.get("consumed_tokens"))
+                if tokens is not None and isinstance(record, Steps):
+                    record = structs.replace(record, tokens=[tokens])
             if record is not None and not self._repeats(one, record):
                 yield record
+
+    def _tokens(self, step: int, consumed: float | None) -> float | None:
+        """What a step consumed, where the log prints the sum: sequences and batches may grow."""
+        if consumed is None:
+            return None
+        before, self._consumed = self._consumed, (step, consumed)
+        if before is None or step <= before[0] or consumed <= before[1]:
+            return None
+        return (consumed - before[1]) / (step - before[0])
 
     def _repeats(self, said: Said, record: Steps | Event | Rejected) -> bool:
         """Lines that add to a step of their own log are no repeats."""
@@ -140,5 +156,11 @@ def _event(failure: Failure, job: str) -> Event | None:
         at=failure.at_s, node="", source=SOURCE, started_at=0.0, seq=0, type="process",
         severity="critical" if failure.role == "cause" else "warning", class_=class_,
         entity=f"rank:{failure.rank}" if failure.rank is not None else "",
-        text=failure.text, job=job,
+        text=failure.text, job=job, details=_details(failure),
     )  # fmt: skip
+
+
+def _details(failure: Failure) -> dict[str, str | int]:
+    """What the words say more closely, and which other end they name."""
+    said = {"detail": failure.detail, "host": failure.host, "peer": failure.more.get("peer")}
+    return {n: value[:NAME_MAX] for n, value in said.items() if value and isinstance(value, str)}

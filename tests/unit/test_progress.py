@@ -186,6 +186,17 @@ def test_a_gap_of_the_log_itself_proves_nothing() -> None:
     assert run.first("no_step") is None
 
 
+def test_samples_of_once_a_minute_are_no_cut_log_and_show_the_hang() -> None:
+    run = Run()
+    run.live(300.0, trains=True)
+    for _ in range(30):
+        run.now_s += 60.0
+        run.take(run.detector.advance(run.now_s, run.view))
+    hang = run.first("hang")
+    assert hang is not None
+    assert 600.0 < hang - 300.0 <= 1_260.0  # of each minute half counts
+
+
 def test_a_restart_from_an_earlier_step_learns_no_pause() -> None:
     run = Run()
     run.live(300.0, trains=True)
