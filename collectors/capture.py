@@ -34,6 +34,7 @@ from telemetry.records import (
     Begin,
     End,
     Frame,
+    Hardware,
     Record,
     Rejected,
     Settings,
@@ -109,6 +110,10 @@ class Capture:
             digest=settings_digest(self.settings), engine_version=_version(),
             settings=self.settings,
         )  # fmt: skip
+        for node, gpus in self._put.gpus.nodes():
+            yield Hardware(
+                at=at_s, node=node, source="hardware", started_at=0.0, seq=0, gpus=gpus
+            )  # fmt: skip
         if self._listing is not None:
             yield msgspec.structs.replace(self._listing, at=at_s)
 

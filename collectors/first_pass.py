@@ -15,6 +15,7 @@ from collectors import files, layout
 from collectors.absence import absence
 from collectors.frames import TRAINING
 from collectors.gauge_runs import GaugeRuns
+from collectors.gpu_names import GpuNames
 from collectors.kernel.times import Clock
 from collectors.kernel_log import NO_DATE, KernelLog, records
 from collectors.names import NodeNames
@@ -41,12 +42,14 @@ Progress = Callable[[int, int], None]
 class Put:
     """What was put aside.
 
+    gpus      the GPUs that series' labels name
     blanked   (metric, reason) -> samples that became null
     notes     what was assumed or left out, in sentences for the report
     torn      files cut or damaged, and why; they are read to their last whole line
     """
 
     spill: Spill = field(default_factory=Spill)
+    gpus: GpuNames = field(default_factory=GpuNames)
     store: RecordStore = field(default_factory=RecordStore)
     blanked: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -211,6 +214,8 @@ class FirstPass:
                            " labels Hostname, node, nodename, instance")  # fmt: skip
             return None
         metric = series.metric
+        if metric.device == "gpu":
+            self._put.gpus.add(node, series.labels)
         return Target(node, metric.source), Column(metric.device, metric.name, series.entity)
 
     def _gauge(self, series: Series) -> tuple[Target, Column]:

@@ -25,6 +25,7 @@ from telemetry.records import (
     End,
     Event,
     Frame,
+    Hardware,
     Record,
     Rejected,
     Settings,
@@ -75,8 +76,11 @@ def refusal(path: Path, tz: str | None = None) -> str:
 def test_the_hand_made_capture_is_read_whole() -> None:
     records, _ = read(XID79)
     kinds = Counter(type(record).__name__ for record in records)
-    assert {"Begin": 1, "Settings": 1, "Allocation": 1, "Frame": 328, "Event": 3, "End": 1} == kinds
-    assert [Begin, Settings, Allocation] == [type(record) for record in records[:3]]
+    assert {
+        "Begin": 1, "Settings": 1, "Hardware": 8, "Allocation": 1, "Frame": 328, "Event": 3,
+        "End": 1,
+    } == kinds  # fmt: skip
+    assert [Begin, Settings, *[Hardware] * 8, Allocation] == [type(one) for one in records[:11]]
     events = [record for record in records if isinstance(record, Event)]
     assert [("pcie", None), ("xid", 79), ("xid", 45)] == [(e.type, e.code) for e in events]
     assert {"n3"} == {event.node for event in events}
