@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from telemetry.findings import Cause, Finding, Kind, stable_id
 from telemetry.metrics import Metric
-from telemetry.records import Event, NodeInfo, Port, Severity, Steps
+from telemetry.records import Control, Event, NodeInfo, Port, Severity, Steps
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -175,6 +175,12 @@ class Detector(Protocol):
         """Training steps ended."""
         ...
 
+    def on_control(
+        self, control: Control, nodes: Sequence[str], now_s: float
+    ) -> Sequence[Sighting]:  # fmt: skip
+        """A human spoke of `nodes`; what is said to be well is well."""
+        ...
+
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:
         """Time passed; say what silence proves. Called at each beat of the log's clock."""
         ...
@@ -204,6 +210,11 @@ class Quiet:
         return ()
 
     def on_steps(self, steps: Steps, view: View, now_s: float) -> Sequence[Sighting]:
+        return ()
+
+    def on_control(
+        self, control: Control, nodes: Sequence[str], now_s: float
+    ) -> Sequence[Sighting]:  # fmt: skip
         return ()
 
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:

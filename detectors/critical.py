@@ -1,6 +1,8 @@
-"""Events that need no statistics: Xids, lost devices, kernel alarms, dead processes, link flaps.
+"""Events that need no statistics: Xids, lost devices, kernel alarms, dead processes.
 
-A condition ends when nothing was heard of it for `correlation.clear_s`; that is its only way out.
+One condition a subject, with a count that is said again at each doubling: a storm of one code costs
+as little as ten of it. A condition ends when nothing was heard of it for `correlation.clear_s`,
+when its node boots anew, when a line takes it back, or when an operator says so.
 """
 
 from __future__ import annotations
@@ -10,55 +12,50 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from detectors.base import Quiet, Sighting, Tick, View
-from telemetry.findings import Cause, Kind
-from telemetry.records import Event, Severity
+from detectors.boots import Boots
+from detectors.critical_bursts import Bursts
+from detectors.critical_rules import (
+    CONTAINED,
+    ENDS,
+    HOST_RULES,
+    INJECTED,
+    KERNEL,
+    LINK5,
+    RECOVERY,
+    kernel,
+    process,
+    xid,
+    xid_cause,
+)  # fmt: skip
+from telemetry.records import Control, Event, Severity
 from telemetry.settings import EngineSettings
 from telemetry.xids import XidRow, lookup
 
-# Application errors: NVIDIA's device plugin, GPUd and Meta agree that one never evicts a node.
-APPLICATION_XIDS = frozenset({13, 31, 43, 45})
-INJECTED = "injected"  # class of a fault that somebody put there for a test: it never acts
-TIMES_MAX = 16  # link-down times kept of one port
-LINE_MAX = 512  # characters of the original line in a finding's text
-KERNEL = "kernel"
-SAME_EVENT_S = 60.0  # an exporter that tells a kernel's event within this tells nothing new
-
-_CAUSE_OF_CLASS: dict[str, Cause] = {
-    "app": "user_code", "app_driver": "unknown", "driver": "site_software",
-    "firmware": "hardware", "gpu": "hardware", "memory": "hardware", "memory_hint": "hardware",
-    "bus": "hardware", "link": "hardware", "link5": "hardware", "power": "hardware",
-}  # fmt: skip
-_OF_TYPE: dict[str, tuple[Kind, Cause]] = {
-    "sxid": ("nvlink_fault", "hardware"),
-    "gpu_lost": ("gpu_lost", "hardware"),
-    "gpu": ("gpu_fault", "hardware"),
-    "nic": ("nic_fault", "network"),
-    "storage": ("storage", "hardware"),
-    "pcie": ("pcie_degraded", "hardware"),
-    "machine_check": ("host", "hardware"),
-    "thermal": ("gpu_thermal", "hardware"),
-    "os": ("host", "site_software"),
-    "oom": ("host", "user_code"),
-}
+Key = tuple[str, str, str, str]
+EACH = 5  # occurrences that are said one by one; after them only each doubling
+RENEWED_S = 60.0  # and a count that rose otherwise, so often
 
 
 class Condition(msgspec.Struct):
-    """What was last said of one subject, and the log's `now` when it was last heard."""
+    """What was last said of one subject, how often it was heard, and the log's now of the last."""
 
     seen: Sighting
     heard_s: float
-    times: list[float] = []
+    events: int = 1
+    said_s: float = 0.0
+    line: str = ""  # of the newest occurrence
 
 
 class CriticalState(msgspec.Struct):
     """What a snapshot keeps, oldest heard first."""
 
     conditions: list[Condition]
-    repeats: list[tuple[str, str, int, list[float]]]
-    logged: list[tuple[str, str, int | None, float]] = []
+    repeats: list[tuple[str, str, str, list[float]]]
+    logged: list[tuple[str, str, int | None, float]]
+    bursts: Any
+    boots: Any
 
 
 class Critical(Quiet):
@@ -68,31 +65,148 @@ class Critical(Quiet):
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings.critical
+        self._cancels = [tuple(map(int, two.split(":"))) for two in settings.critical.cancels]
         self._clear_s = settings.correlation.clear_s
-        self._flap_window_s = settings.policy.network_window_s
-        self._conditions: dict[tuple[str, str, str, str], Condition] = {}
-        self._repeats: dict[tuple[str, str, int], list[float]] = {}
+        self._conditions: dict[Key, Condition] = {}
+        self._repeats: dict[tuple[str, str, str], list[float]] = {}
         self._logged: dict[tuple[str, str, int | None], float] = {}  # what a kernel said, and when
+        self._bursts = Bursts(settings.critical)
+        self._boots = Boots()
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """Classify one event; lines that are only news say nothing."""
+        said = self.forget(event.node) if self._boots.of_event(event) else []
         job = event.job or view.place(event.node, event.at).job
-        if event.class_ == INJECTED:
-            return ()
+        if event.class_ == INJECTED or (event.type == "nic" and event.class_ == "link_down"):
+            return said
         if event.type == "process" or event.class_ == "segfault":
-            return self._heard(_process(event, job), now_s)
-        if event.type == "nic" and event.class_ == "link_down":
-            return self._flap(event.node, event.entity, "link_down_event", event.at, job, now_s)
+            return [*said, *self._heard(process(event, job), now_s)]
         if event.source != KERNEL:
-            return self._second_hand(event, job, now_s)
+            return [*said, *self._second_hand(event, job, now_s)]
         self._log(event)
         if event.type == "xid" and event.code is not None:
-            row = lookup(event.code)
-            said = self._heard(_xid(event, event.code, row, job), now_s)
-            return [*said, *self._repeated(event, event.code, row, job, now_s)]
+            return [*said, *self._xid(event, event.code, job, now_s)]
+        if (event.type, event.class_) in ENDS:
+            metric = ENDS[event.type, event.class_]
+            return [*said, *self._end(event.node, event.entity, metric, event.at)]
         if event.severity == "info":
-            return ()
-        return self._heard(_kernel(event, job), now_s)
+            return said
+        return [*said, *self._host(event, job, now_s)]
+
+    def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
+        """Only whether nodes booted anew."""
+        return [seen for node in self._boots.of_tick(tick) for seen in self.forget(node)]
+
+    # -- Xids
+
+    def _xid(self, event: Event, code: int, job: str, now_s: float) -> list[Sighting]:
+        row = lookup(code)
+        seen = xid(event, code, job)
+        cancelled = [other for one, other in self._cancels if one == code]
+        said = [
+            one
+            for other in cancelled
+            for one in self._end(event.node, event.entity, f"xid_{other}", event.at)
+        ]
+        for proven in self._bursts.take(event, code, job, now_s):
+            said += self._heard(proven, now_s)
+        echo = self._bursts.echo_of(event, code)
+        if echo:
+            seen = replace(seen, text=f"{seen.text} ({echo})")
+        heard = self._heard(seen, now_s)
+        said += heard
+        if heard:  # a storm brings no new witness
+            said += self._witnessed(event.node, now_s)
+        return [*said, *self._repeated(event, code, row, job, now_s)]
+
+    def _witnessed(self, node: str, now_s: float) -> list[Sighting]:
+        """A fatal NVLink error or a repair that the driver asks for is certain once its burst has
+        a second sign: channels that were torn down, or a fault that the repair is for.
+        """
+        said: list[Sighting] = []
+        bursts = self._bursts
+        for key, known in list(self._conditions.items()):
+            metric, seen = key[2], known.seen
+            if key[0] != node or seen.certain or seen.role != "fault" or not known.line:
+                continue
+            if metric in _LINK5_METRICS:
+                sure = bursts.holds(node, [*LINK5], seen.entity) and bursts.holds(node, [45, 154])
+            elif metric == f"xid_{RECOVERY}":
+                sure = bursts.holds(node, _REPAIRED, seen.entity)
+            else:
+                continue
+            if sure:
+                known.seen = replace(seen, certain=True, severity="critical")
+                known.events += 1
+                said.append(self._say(known, now_s))
+        return said
+
+    def _repeated(
+        self, event: Event, code: int, row: XidRow | None, job: str, now_s: float
+    ) -> list[Sighting]:
+        """The same hardware Xid 5 times a day on one GPU is a fault (NVSentinel); a contained
+        memory error 5 times an hour is a proven one.
+        """
+        if row is None or row.isolate_on_one or xid_cause(code, row) != "hardware":
+            return []
+        rules = self._settings
+        most = max(rules.repeat_count, rules.contained_count)
+        key, window_s = (event.node, event.entity, f"xid_{code}"), rules.repeat_window_s
+        times = self._times(key, event.at, window_s, most)
+        hour = [t for t in times if times[-1] - t <= rules.contained_window_s]
+        proven = code == CONTAINED and len(hour) >= rules.contained_count
+        if proven:
+            times, window_s = hour, rules.contained_window_s
+        if (len(times) < rules.repeat_count and not proven) or row.severity == "info":
+            return []
+        text = f"Xid {code} ({row.meaning}) came {len(times)} times within {window_s / 3600:g} h"
+        seen = Sighting(
+            active=True, detector=self.name, node=event.node, entity=event.entity,
+            metric=f"xid_{code}_repeated", onset_s=event.at, kind=row.kind, cause="hardware",
+            severity="critical" if proven else "warning", job=job, text=text, score=1.0,
+            certain=proven,
+        )  # fmt: skip
+        return self._heard(seen, now_s)
+
+    def _times(
+        self, key: tuple[str, str, str], at_s: float, window_s: float, most: int
+    ) -> list[float]:
+        """Occurrences of `key` in the window, lines that are close to the one before left out."""
+        kept = [t for t in self._repeats.pop(key, []) if at_s - t <= window_s]
+        if not any(abs(at_s - t) < self._settings.repeat_apart_s for t in kept):
+            kept = sorted([*kept, at_s])[-most:]
+        self._repeats[key] = kept
+        if len(self._repeats) > self._settings.conditions_max:
+            del self._repeats[next(iter(self._repeats))]
+        return kept
+
+    # -- the host, and what an exporter says
+
+    def _host(self, event: Event, job: str, now_s: float) -> list[Sighting]:
+        """A kernel line that is no Xid; some rows need a second sign or a third repeat."""
+        seen = kernel(event, job)
+        rule = HOST_RULES.get((event.type, event.class_))
+        if rule is None or not (rule.witnessed or rule.repeats):
+            return self._heard(seen, now_s)
+        if rule.witnessed and event.entity and self._other_sign(seen, event.at):
+            seen = replace(seen, role="fault", severity="critical", certain=True,
+                           metric=f"{event.type}_failed")  # fmt: skip
+        if rule.repeats:
+            key = (event.node, event.entity, seen.metric)
+            most = self._settings.host_repeat_count
+            if len(self._times(key, event.at, self._settings.witness_s, most)) >= most:
+                seen = replace(seen, role="fault", metric=f"{seen.metric}_repeated")
+        return self._heard(seen, now_s)
+
+    def _other_sign(self, seen: Sighting, at_s: float) -> bool:
+        """Whether another kind of line spoke of the same device lately."""
+        return any(
+            key[:2] == (seen.node, seen.entity)
+            and key[2] != seen.metric
+            and known.seen.kind == seen.kind
+            and at_s - known.seen.onset_s <= self._settings.witness_s
+            for key, known in self._conditions.items()
+        )
 
     def _second_hand(self, event: Event, job: str, now_s: float) -> list[Sighting]:
         """What only an exporter says is a warning: its gauges are late, stick and overwrite.
@@ -100,12 +214,12 @@ class Critical(Quiet):
         Where the kernel said the same, its line has the whole effect and this has none.
         """
         logged_s = self._logged.get((event.node, event.type, event.code))
-        if logged_s is not None and abs(event.at - logged_s) <= SAME_EVENT_S:
+        if logged_s is not None and abs(event.at - logged_s) <= self._settings.same_event_s:
             return []
         if event.type == "xid" and event.code is not None:
-            seen = _xid(event, event.code, lookup(event.code), job)
+            seen = xid(event, event.code, job)
         else:
-            seen = _kernel(event, job)
+            seen = kernel(event, job)
         severity: Severity = "info" if event.severity == "info" else "warning"
         return self._heard(
             replace(seen, role="evidence", severity=severity, certain=False), now_s
@@ -118,59 +232,72 @@ class Critical(Quiet):
         if len(self._logged) > self._settings.conditions_max:
             del self._logged[next(iter(self._logged))]
 
-    def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
-        """Each tick in which a port's link-down counter rose is one flap."""
-        row = next((i for i, m in enumerate(tick.metrics) if m.name == "nic_link_downed_total"), -1)
-        if row < 0 or tick.worst.shape[0] == 0:
-            return ()
-        said: list[Sighting] = []
-        with np.errstate(invalid="ignore"):
-            fell = np.flatnonzero(tick.worst[-1, row] > 0.0)
-        for column in fell.tolist():
-            node, port = tick.nodes[column], tick.entity_name(row, column)
-            job = view.place(node, tick.at_s).job
-            said += self._flap(node, port, "nic_link_downed_total", tick.at_s, job, now_s)
-        return said
+    # -- conditions
 
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:
-        """Clear what was not heard of for `clear_s`; the dict is in the order of last hearing."""
+        """Judge the bursts that ended, say counts that rose, clear what was not heard of."""
         said: list[Sighting] = []
+        for proven in self._bursts.close(now_s, view):
+            said += self._heard(proven, now_s)
         for key, condition in list(self._conditions.items()):
-            if now_s - condition.heard_s <= self._clear_s:
-                break
-            del self._conditions[key]
-            said.append(replace(condition.seen, active=False))
+            over = now_s - condition.heard_s > self._clear_s
+            behind = condition.events > condition.seen.events
+            if behind and (over or now_s - condition.said_s >= RENEWED_S):
+                said.append(self._say(condition, now_s))
+            if over:
+                del self._conditions[key]
+                said.append(replace(condition.seen, active=False))
         return said
 
     def _heard(self, seen: Sighting, now_s: float) -> list[Sighting]:
         """Count `seen` with what is already known of the same subject."""
         key = (seen.node, seen.entity, seen.metric, seen.job)
         known = self._conditions.pop(key, None)
-        if known is not None:
-            seen = replace(seen, onset_s=known.seen.onset_s, events=known.seen.events + 1)
-        self._conditions[key] = Condition(seen, now_s)
-        return [*self._make_room(), seen]
+        if known is None:
+            self._conditions[key] = Condition(seen, now_s, seen.events, now_s, seen.text)
+            return [*self._make_room(), seen]
+        self._conditions[key] = known
+        known.heard_s, known.line = now_s, seen.text
+        known.events = max(known.events + 1, seen.events)
+        graver = seen.certain > known.seen.certain or seen.severity != known.seen.severity
+        if known.events <= EACH or known.events >= 2 * known.seen.events or graver:
+            known.seen = replace(
+                seen, onset_s=known.seen.onset_s, events=known.seen.events,
+                certain=seen.certain or known.seen.certain,
+                severity="critical" if known.seen.certain else seen.severity,
+            )  # fmt: skip
+            return [self._say(known, now_s)]
+        return []
 
-    def _flap(
-        self, node: str, port: str, metric: str, at_s: float, job: str, now_s: float
-    ) -> list[Sighting]:
-        """A link went down; `events` counts those of the window that ends with the newest."""
-        key = (node, port, metric, job)
-        known = self._conditions.pop(key, None)
-        times = [] if known is None else known.times
-        if at_s not in times:
-            times = sorted([*times, at_s])[-TIMES_MAX:]
-        events = sum(1 for time_s in times if times[-1] - time_s <= self._flap_window_s)
-        seen = Sighting(
-            active=True, detector=self.name, node=node, entity=port, metric=metric,
-            onset_s=times[0] if known is None else known.seen.onset_s, kind="nic_flap",
-            cause="network", job=job, events=events, observed=float(events), expected=0.0,
-            unit="events",
-            text=f"the link of {port or node} went down {events} times "
-            f"in {self._flap_window_s:g} s",
-        )  # fmt: skip
-        self._conditions[key] = Condition(seen, now_s, times)
-        return [*self._make_room(), seen]
+    def _say(self, condition: Condition, now_s: float) -> Sighting:
+        """The condition as it stands now, with its count."""
+        times = f"{condition.events} times: " if condition.events > EACH else ""
+        condition.seen = replace(
+            condition.seen, events=condition.events, text=f"{times}{condition.line}"
+        )
+        condition.said_s = now_s
+        return condition.seen
+
+    def _end(self, node: str, entity: str, metric: str, at_s: float) -> list[Sighting]:
+        """A line takes back what an earlier one began."""
+        said: list[Sighting] = []
+        for key, condition in list(self._conditions.items()):
+            if key[:3] == (node, entity, metric) and condition.seen.onset_s <= at_s:
+                del self._conditions[key]
+                said.append(replace(condition.seen, active=False))
+        return said
+
+    def on_control(self, control: Control, nodes: Sequence[str], now_s: float) -> list[Sighting]:
+        """An operator says that the nodes are well."""
+        return [seen for node in nodes for seen in self.forget(node)]
+
+    def forget(self, node: str) -> list[Sighting]:
+        """Drop all that is known of a node; clears what was open."""
+        self._bursts.forget(node)
+        for counts in [key for key in self._repeats if key[0] == node]:
+            del self._repeats[counts]
+        gone = [key for key in self._conditions if key[0] == node]
+        return [replace(self._conditions.pop(key).seen, active=False) for key in gone]
 
     def _make_room(self) -> list[Sighting]:
         if len(self._conditions) <= self._settings.conditions_max:
@@ -178,33 +305,16 @@ class Critical(Quiet):
         oldest = self._conditions.pop(next(iter(self._conditions)))
         return [replace(oldest.seen, active=False)]
 
-    def _repeated(
-        self, event: Event, code: int, row: XidRow | None, job: str, now_s: float
-    ) -> list[Sighting]:
-        """NVSentinel's rule: the same hardware Xid 5 times a day on one GPU is a fault."""
-        if row is None or row.isolate_on_one or _cause(code, row) != "hardware":
-            return []
-        key = (event.node, event.entity, code)
-        kept = [t for t in self._repeats.pop(key, []) if event.at - t <= self._window_s]
-        self._repeats[key] = kept = sorted([*kept, event.at])[-self._settings.repeat_count :]
-        if len(self._repeats) > self._settings.conditions_max:
-            del self._repeats[next(iter(self._repeats))]
-        if len(kept) < self._settings.repeat_count or row.severity == "info":
-            return []
-        hours = self._window_s / 3_600.0
-        text = f"Xid {code} ({row.meaning}) came {len(kept)} times within {hours:g} h"
-        seen = _base(event, f"xid_{code}_repeated", job, text)
-        return self._heard(replace(seen, kind=row.kind, cause="hardware"), now_s)
-
-    @property
-    def _window_s(self) -> float:
-        return self._settings.repeat_window_s
-
     def snapshot(self) -> Any:
-        """Open conditions and the times of repeated Xids."""
+        """Open conditions, the times of repeats, bursts and boots."""
         repeats = [(*key, times) for key, times in self._repeats.items()]
         logged = [(*key, at_s) for key, at_s in self._logged.items()]
-        return msgspec.to_builtins(CriticalState(list(self._conditions.values()), repeats, logged))
+        conditions = list(self._conditions.values())
+        return msgspec.to_builtins(
+            CriticalState(
+                conditions, repeats, logged, self._bursts.snapshot(), self._boots.snapshot()
+            )
+        )
 
     def restore(self, state: Any) -> None:
         """Resume from `snapshot()`."""
@@ -212,57 +322,11 @@ class Critical(Quiet):
         self._conditions = {
             (c.seen.node, c.seen.entity, c.seen.metric, c.seen.job): c for c in kept.conditions
         }
-        self._repeats = {(node, entity, code): t for node, entity, code, t in kept.repeats}
+        self._repeats = {(node, entity, what): t for node, entity, what, t in kept.repeats}
         self._logged = {(node, type_, code): at_s for node, type_, code, at_s in kept.logged}
+        self._bursts.restore(kept.bursts)
+        self._boots.restore(kept.boots)
 
 
-def _base(event: Event, metric: str, job: str, text: str) -> Sighting:
-    return Sighting(
-        active=True, detector=Critical.name, node=event.node, entity=event.entity, metric=metric,
-        onset_s=event.at, job=job, text=text, score=1.0,
-    )  # fmt: skip
-
-
-def _xid(event: Event, code: int, row: XidRow | None, job: str) -> Sighting:
-    line = event.text[:LINE_MAX]
-    if row is None:
-        text = f"Xid {code}, which no catalogue knows: {line}"
-        return replace(_base(event, f"xid_{code}", job, text), role="evidence", kind="gpu_fault")
-    seen = _base(event, f"xid_{code}", job, f"Xid {code} ({row.meaning}): {line}")
-    waits = event.details.get("remap") == "pending"  # a reset repairs it; jobs are safe till then
-    if row.isolate_on_one and code not in APPLICATION_XIDS and not waits:
-        return replace(
-            seen, kind=row.kind, cause="hardware", severity="critical", certain=True
-        )  # fmt: skip
-    cause = _cause(code, row)
-    return replace(seen, role="evidence", kind=row.kind, cause=cause, severity=row.severity)
-
-
-def _cause(code: int, row: XidRow) -> Cause:
-    if code == 45:  # the echo of something else: it accuses nobody
-        return "unknown"
-    return "user_code" if code in APPLICATION_XIDS else _CAUSE_OF_CLASS.get(row.class_, "unknown")
-
-
-def _process(event: Event, job: str) -> Sighting:
-    """Only an exception in the user's own code is a first cause; the rest are symptoms."""
-    failure = event.class_ or "unknown"
-    seen = _base(event, f"process_{failure}", job, event.text[:LINE_MAX])
-    if failure == "user_code":
-        return replace(seen, kind="user_error", cause="user_code", severity="critical")
-    return replace(seen, role="evidence", kind="job_hang", cause="unknown")
-
-
-def _kernel(event: Event, job: str) -> Sighting:
-    """A kernel line that is no Xid: critical ones open an incident, a lost GPU is certain."""
-    kind, cause = _OF_TYPE.get(event.type, ("host", "unknown"))
-    seen = _base(event, f"{event.type}_event", job, event.text[:LINE_MAX])
-    lost = event.type == "gpu_lost"
-    fault = lost or event.severity == "critical"
-    severity: Severity = "critical" if lost else event.severity
-    if event.code is not None:
-        seen = replace(seen, metric=f"{event.type}_{event.code}")
-    return replace(
-        seen, kind=kind, cause=cause, severity=severity, certain=lost,
-        role="fault" if fault else "evidence",
-    )  # fmt: skip
+_LINK5_METRICS = frozenset(f"xid_{code}" for code in LINK5)
+_REPAIRED = (48, 63, 64, 74, 94, 95, 109, 136, 140, 155, *LINK5)  # faults that a reset is for

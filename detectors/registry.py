@@ -5,6 +5,7 @@ from __future__ import annotations
 from detectors.base import Detector
 from detectors.critical import Critical
 from detectors.curves import Curves
+from detectors.flap import Flap
 from detectors.progress import Progress
 from detectors.robust_peers import RobustPeers
 from detectors.should_be_zero import ShouldBeZero
@@ -21,6 +22,7 @@ def detectors(settings: EngineSettings) -> list[Detector]:
     """The enabled ones; the order is part of what makes a replay repeat itself."""
     rows: list[tuple[bool, Detector]] = [
         (settings.critical.enabled, Critical(settings)),
+        (settings.flap.enabled, Flap(settings)),
         (settings.states.enabled, States(settings)),
         (settings.should_be_zero.enabled, ShouldBeZero(settings)),
         (settings.telemetry_quality.enabled, TelemetryQuality(settings)),

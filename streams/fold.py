@@ -178,13 +178,23 @@ class Fold:
             case Beat():
                 self.counters.control += 1
                 self.beats = True
-            case Begin() | Control():
+            case Control():
                 self.counters.control += 1
-            case End():
+                nodes = self._spoken_of(record.target)
+                said = [d.on_control(record, nodes, self.now) for d in self.detectors]
+                self._hear_all(said, findings, incidents)
+            case Begin() | End():
                 self.counters.control += 1
-                self.ended = True
+                self.ended = self.ended or isinstance(record, End)
             case _:
                 assert_never(record)
+
+    def _spoken_of(self, target: str) -> list[str]:
+        """The nodes that a human's word is about: of an open incident, or the one that it names."""
+        for incident in self.correlator.incidents():
+            if incident.id == target:
+                return sorted({suspect.node for suspect in incident.suspects if suspect.node})
+        return [target] if target else []
 
     def _refusal(self, record: Record) -> str:
         """Why the record cannot be taken here, "" where it can."""

@@ -14,6 +14,7 @@ Positive = Annotated[float, Meta(gt=0.0)]
 NotNegative = Annotated[float, Meta(ge=0.0)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, Meta(ge=1)]
+XidPair = Annotated[str, Meta(pattern=r"^\d{1,5}:\d{1,5}$")]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +95,70 @@ class CriticalSettings(Section, frozen=True, kw_only=True):
     echo_s: Positive = 180.0  # NVIDIA's burst: events of a node closer than this are one story
     repeat_window_s: Positive = 86_400.0
     repeat_count: Count = 5
+    repeat_apart_s: NotNegative = 60.0  # lines closer than this are one occurrence
+    contained_window_s: Positive = 3_600.0  # five contained memory errors in it: the GPU goes
+    contained_count: Count = 5
+    location_count: Count = 2  # bursts of 13 or 31 at one place: diagnose the GPU (NVSentinel)
+    jobs_count: Count = 3  # different jobs that one GPU killed with 13, 31, 43, 45 or 66
+    spread_gpus: Count = 2  # GPUs of one job that see 13 or 31 in one burst: the job's own code
+    same_event_s: Positive = 60.0  # an exporter that repeats the kernel within it tells nothing new
+    cancels: tuple[XidPair, ...] = ("162:163",)  # the first Xid ends what the second began
+    witness_s: Positive = 600.0  # two signs of one device so close speak for each other
+    host_repeat_count: Count = 3  # lock-ups and blocked tasks within `witness_s` that make a fault
     conditions_max: Count = 10_000
+
+
+class FlapSettings(Section, frozen=True, kw_only=True):
+    """Links that go down and come back."""
+
+    enabled: bool = True
+    fast_window_s: Positive = 300.0  # drops in it are counted for the ladder (ByteRobust: 2)
+    slow_window_s: Positive = 43_200.0
+    slow_count: Count = 3  # drops in it are a fault by themselves (GPUd)
+    once_s: NotNegative = 600.0  # a single drop is over after so long; 0: never
+    stable_s: NotNegative = 3_600.0  # a flapping port after so long without a bad sample; 0: never
+    boot_grace_s: NotNegative = 300.0  # drops so soon after a boot are the boot
+    ports_max: Count = 20_000
+
+
+class DevicesSettings(Section, frozen=True, kw_only=True):
+    """GPUs and NICs that vanish from their node's telemetry, and drivers that hang."""
+
+    enabled: bool = True
+    missed_ticks: Count = 3  # NVSentinel: gone after three misses
+    witness_s: Positive = 600.0
+    boot_grace_s: NotNegative = 300.0
+    nodes_max: Count = 20_000
+
+
+class EccSettings(Section, frozen=True, kw_only=True):
+    """Corrected memory errors that come too often."""
+
+    enabled: bool = True
+    errors_per_second: Positive = 10.0
+    ticks: Count = 2
+    clear_s: Positive = 600.0
+    findings_max: Count = 10_000
+
+
+class IdleSettings(Section, frozen=True, kw_only=True):
+    """Jobs that hold GPUs and do nothing with them."""
+
+    enabled: bool = True
+    idle_s: Positive = 1_200.0
+    nodes_share: Share = 0.9  # of the job's nodes
+    busy_percent: Positive = 1.0  # a GPU above it works
+    process_mib: Positive = 2_048.0  # less GPU memory than this in use: no process
+    jobs_max: Count = 1_000
+
+
+class AttemptsSettings(Section, frozen=True, kw_only=True):
+    """Jobs that restart and never get further."""
+
+    enabled: bool = True
+    count: Count = 3
+    apart_s: NotNegative = 60.0  # nodes of one restart come back within this
+    jobs_max: Count = 1_000
 
 
 class StatesSettings(Section, frozen=True, kw_only=True):
@@ -121,6 +185,11 @@ class StragglerSettings(Section, frozen=True, kw_only=True):
     rank_window_steps: Count = 20
     rank_min_steps: Count = 8
     rank_share: Share = 0.5
+    report_share: Share = 0.25  # of the job's ranks and nodes; fewer prove nothing
+    group_min: Count = 6  # below it no value can be two sigmas from the mean
+    vote_s: Positive = 10.0  # ByteRobust: an aggregation every 10 s
+    vote_rounds: Count = 5
+    vote_marks: Count = 4  # rounds in which the node must have had the most outliers
     clear_steps: Count = 10
     idle_s: Positive = 3_600.0  # a job that ends no step for so long is no longer judged
     jobs_max: Count = 1_000
@@ -231,6 +300,11 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     robust_peers: RobustPeersSettings = RobustPeersSettings()
     telemetry_quality: TelemetryQualitySettings = TelemetryQualitySettings()
     critical: CriticalSettings = CriticalSettings()
+    flap: FlapSettings = FlapSettings()
+    devices: DevicesSettings = DevicesSettings()
+    ecc: EccSettings = EccSettings()
+    idle: IdleSettings = IdleSettings()
+    attempts: AttemptsSettings = AttemptsSettings()
     states: StatesSettings = StatesSettings()
     straggler: StragglerSettings = StragglerSettings()
     progress: ProgressSettings = ProgressSettings()

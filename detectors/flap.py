@@ -1,0 +1,191 @@
+"""Links that go down and come back: once is free, twice in five minutes or thrice in twelve hours
+is a fault that only a long quiet time ends.
+
+Sources: ByteRobust (evict after two network events in 5 min), GPUd (three drops in 12 h), and what
+operators asked of GPUd: recovery is measured from the last bad sample, its length is a setting, 0
+means that only a reboot or an operator ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from detectors.base import Quiet, Sighting, Tick, View
+from detectors.boots import Boots
+from telemetry.records import Control, Event, Severity
+from telemetry.settings import EngineSettings
+
+DOWNED = "nic_link_downed_total"
+PORT_STATE = "nic_port_state"
+ACTIVE = 4.0  # InfiniBand port state as the kernel numbers it
+DROPS_MAX = 32  # kept of one port
+
+
+class Drop(msgspec.Struct):
+    """One time that a link went down: at a moment, or within a tick of the counter."""
+
+    start_s: float
+    end_s: float
+
+
+class PortRun(msgspec.Struct):
+    """One port: its drops of the long window, when it last was bad, what is open of it."""
+
+    drops: list[Drop] = []
+    bad_s: float = 0.0
+    said: Sighting | None = None
+
+
+class Flap(Quiet):
+    """Ports in the order in which they last fell; a counter and a kernel line of one drop count
+    once."""
+
+    name = "flap"
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings.flap
+        self._ports: dict[tuple[str, str], PortRun] = {}
+        self._boots = Boots()
+
+    def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
+        """A link-down line of a kernel; a new boot ends what was."""
+        said = self.forget(event.node) if self._boots.of_event(event) else []
+        if event.type != "nic" or event.class_ != "link_down":
+            return said
+        return [*said, *self._fell(event.node, event.entity, event.at, event.at, view)]
+
+    def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
+        """Each tick in which a port's link-down counter rose is a drop."""
+        said = [seen for node in self._boots.of_tick(tick) for seen in self.forget(node)]
+        self._note_down(tick)
+        row = next((i for i, m in enumerate(tick.metrics) if m.name == DOWNED), -1)
+        if row < 0 or tick.worst.shape[0] == 0:
+            return said
+        with np.errstate(invalid="ignore"):
+            fell = np.flatnonzero(tick.worst[-1, row] > 0.0)
+        for column in fell.tolist():
+            port = tick.entity_name(row, column)
+            end_s = tick.at_s + tick.interval_s
+            said += self._fell(tick.nodes[column], port, tick.at_s, end_s, view)
+        return said
+
+    def _note_down(self, tick: Tick) -> None:
+        """A port that is known to flap and is down in this tick is bad in it."""
+        names = [metric.name for metric in tick.watched_metrics]
+        if PORT_STATE not in names or not self._ports:
+            return
+        row, columns = names.index(PORT_STATE), {n: c for c, n in enumerate(tick.nodes)}
+        for (node, entity), port in self._ports.items():
+            column = columns.get(node)
+            ports = list(tick.entities.get(node, {}).get("nic", ())) if column is not None else []
+            name = entity.partition(":")[2]
+            if column is None or name not in ports:
+                continue
+            state = tick.watched[row, column, ports.index(name)]
+            if not np.isnan(state) and state != ACTIVE:
+                port.bad_s = max(port.bad_s, tick.at_s + tick.interval_s)
+
+    def _fell(
+        self, node: str, entity: str, start_s: float, end_s: float, view: View
+    ) -> list[Sighting]:
+        """One drop of one port; "" is a port that the line did not name."""
+        if self._boots.settling(node, start_s, self._settings.boot_grace_s):
+            return []
+        known = view.port(node, entity.partition(":")[2])
+        if known is not None and not (known.fabric and known.should_be_up is not False):
+            return []
+        key = (node, entity)
+        port = self._ports.pop(key, None) or PortRun()
+        self._ports[key] = port
+        port.drops = _with(port.drops, Drop(start_s, end_s))[-DROPS_MAX:]
+        newest_s = port.drops[-1].end_s
+        port.drops = [d for d in port.drops if newest_s - d.end_s <= self._settings.slow_window_s]
+        port.bad_s = max(port.bad_s, newest_s)
+        # A kernel's name of an interface that nobody calls a fabric port is none of the fabric.
+        fabric = known is not None or not entity.startswith("nic:") or "/" in entity
+        job = view.place(node, start_s).job if port.said is None else port.said.job
+        port.said = self._sighting(node, entity, port, job, fabric)
+        return [*self._make_room(), port.said]
+
+    def _sighting(
+        self, node: str, entity: str, port: PortRun, job: str, fabric: bool
+    ) -> Sighting:  # fmt: skip
+        rules, newest_s = self._settings, port.drops[-1].end_s
+        events = sum(1 for d in port.drops if newest_s - d.end_s <= rules.fast_window_s)
+        slow = len(port.drops) >= rules.slow_count
+        where = f"the link of {entity or node} went down"
+        text = f"{where} {events} times in {rules.fast_window_s:g} s"
+        if slow:
+            hours = rules.slow_window_s / 3_600.0
+            text = f"{where} {len(port.drops)} times in {hours:g} h, {events} of them in the last "
+            text += f"{rules.fast_window_s:g} s"
+        severity: Severity = "critical" if slow and fabric else "warning" if fabric else "info"
+        onset_s = port.drops[-1].start_s if port.said is None else port.said.onset_s
+        return Sighting(
+            active=True, detector=self.name, node=node, entity=entity, metric=DOWNED,
+            onset_s=onset_s, role="fault" if fabric else "evidence", kind="nic_flap",
+            cause="network" if fabric else "unknown", severity=severity, job=job, text=text,
+            certain=slow and fabric, events=events, observed=float(events), expected=0.0,
+            unit="events", score=1.0,
+        )  # fmt: skip
+
+    def advance(self, now_s: float, view: View) -> Sequence[Sighting]:
+        """End what was quiet long enough, counted from the last bad sample."""
+        said: list[Sighting] = []
+        for key, port in list(self._ports.items()):
+            quiet_s = now_s - port.bad_s
+            if port.said is not None:
+                flapping = len(port.drops) >= self._settings.slow_count or port.said.events > 1
+                stable_s = self._settings.stable_s if flapping else self._settings.once_s
+                if stable_s > 0.0 and quiet_s > stable_s:
+                    said.append(replace(port.said, active=False))
+                    port.said = None
+            elif quiet_s > self._settings.slow_window_s:
+                del self._ports[key]
+        return said
+
+    def on_control(self, control: Control, nodes: Sequence[str], now_s: float) -> list[Sighting]:
+        """An operator says that the nodes are well: what was counted is forgotten."""
+        return [seen for node in nodes for seen in self.forget(node)]
+
+    def forget(self, node: str) -> list[Sighting]:
+        """Drop all that is known of a node's ports; clears what was open."""
+        gone = [key for key in self._ports if key[0] == node]
+        ports = [self._ports.pop(key) for key in gone]
+        return [replace(port.said, active=False) for port in ports if port.said is not None]
+
+    def _make_room(self) -> list[Sighting]:
+        if len(self._ports) <= self._settings.ports_max:
+            return []
+        oldest = self._ports.pop(next(iter(self._ports)))
+        return [] if oldest.said is None else [replace(oldest.said, active=False)]
+
+    def snapshot(self) -> Any:
+        """Ports and boots."""
+        ports = [[*key, msgspec.to_builtins(port)] for key, port in self._ports.items()]
+        return {"ports": ports, "boots": self._boots.snapshot()}
+
+    def restore(self, state: Any) -> None:
+        """Resume from `snapshot()`."""
+        self._ports = {
+            (node, entity): msgspec.convert(port, PortRun) for node, entity, port in state["ports"]
+        }
+        self._boots.restore(state["boots"])
+
+
+def _with(drops: list[Drop], new: Drop) -> list[Drop]:
+    """The drops and a new one by time; where a moment lies within a tick they are one drop."""
+    exact = new.start_s == new.end_s
+    for place, old in enumerate(drops):
+        if old.start_s == new.start_s and old.end_s == new.end_s:
+            return drops
+        if old.start_s == old.end_s and not exact and new.start_s <= old.start_s <= new.end_s:
+            return drops
+        if old.start_s < old.end_s and exact and old.start_s <= new.start_s <= old.end_s:
+            return [*drops[:place], new, *drops[place + 1 :]]
+    return sorted([*drops, new], key=lambda drop: (drop.end_s, drop.start_s))
