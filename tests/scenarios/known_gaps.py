@@ -6,9 +6,11 @@ Whoever closes a gap removes its row: until then the test that passes fails.
 from __future__ import annotations
 
 GAPS: dict[str, str] = {
-    "ecc-storm": "no rule on the rate of corrected memory errors",
-    "driver-hang": "a driver that hangs is told as a job's hang, not as its node",
-    "nvme": "a dead disk is paged, not isolated",
-    "oom": "a host without memory is only the job's hang",
     "loss-drift": "no rule on a loss that creeps up",
+}
+
+# Wrong by chance: one seed in two. Not strict, for the seeds without it pass.
+CHANCES: dict[tuple[str, str, int], str] = {
+    ("uneven-sequences", "obvious", 64): "with ranks that vary by 16 % one of 512 stands out by"
+    " chance in half of eight steps, and its node is isolated",
 }
