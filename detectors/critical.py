@@ -24,6 +24,7 @@ from detectors.critical_rules import (
     KERNEL,
     LINK5,
     RECOVERY,
+    device_of,
     kernel,
     process,
     xid,
@@ -201,7 +202,8 @@ class Critical(Quiet):
     def _other_sign(self, seen: Sighting, at_s: float) -> bool:
         """Whether another kind of line spoke of the same device lately."""
         return any(
-            key[:2] == (seen.node, seen.entity)
+            key[0] == seen.node
+            and device_of(key[1]) == device_of(seen.entity)
             and key[2] != seen.metric
             and known.seen.kind == seen.kind
             and at_s - known.seen.onset_s <= self._settings.witness_s

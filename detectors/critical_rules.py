@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from detectors.base import Sighting
@@ -163,4 +164,10 @@ def kernel(event: Event, job: str) -> Sighting:
     )  # fmt: skip
 
 
+def device_of(entity: str) -> str:
+    """The device that an entity is a part of: a namespace belongs to its NVMe controller."""
+    return _NAMESPACE.sub(r"\1", entity)
+
+
+_NAMESPACE = re.compile(r"^(disk:nvme\d{1,4})n\d{1,4}(?:p\d{1,4})?$")
 _BROKEN = ("machine check", "hardware error", "mce:")  # a panic in these words is no software's

@@ -5,6 +5,8 @@ from __future__ import annotations
 from detectors.base import Detector
 from detectors.critical import Critical
 from detectors.curves import Curves
+from detectors.devices import Devices
+from detectors.ecc import Ecc
 from detectors.flap import Flap
 from detectors.progress import Progress
 from detectors.robust_peers import RobustPeers
@@ -23,6 +25,8 @@ def detectors(settings: EngineSettings) -> list[Detector]:
     rows: list[tuple[bool, Detector]] = [
         (settings.critical.enabled, Critical(settings)),
         (settings.flap.enabled, Flap(settings)),
+        (settings.devices.enabled, Devices(settings)),
+        (settings.ecc.enabled, Ecc(settings)),
         (settings.states.enabled, States(settings)),
         (settings.should_be_zero.enabled, ShouldBeZero(settings)),
         (settings.telemetry_quality.enabled, TelemetryQuality(settings)),
