@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from detectors.attempts import Attempts
 from detectors.base import Detector
 from detectors.critical import Critical
 from detectors.curves import Curves
@@ -33,6 +34,7 @@ def detectors(settings: EngineSettings) -> list[Detector]:
         (settings.zscore.enabled, Zscore(settings)),
         (settings.robust_peers.enabled, RobustPeers(settings)),
         (settings.straggler.enabled, Straggler(settings)),
+        (settings.attempts.enabled, Attempts(settings)),
         (settings.progress.enabled, Progress(settings)),
         (settings.training.enabled, Training(settings)),
         (settings.curves.enabled, Curves(settings)),

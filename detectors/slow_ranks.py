@@ -9,6 +9,8 @@ import numpy as np
 
 from detectors.base import IntArray, Sighting, View
 from detectors.gather import WHOLE_JOB, WholeStep
+from detectors.two_sigma import slow_by_time
+from detectors.votes import Votes
 from telemetry.findings import six_digits
 from telemetry.settings import StragglerSettings
 
@@ -29,31 +31,57 @@ class RankRun(msgspec.Struct):
 
 
 class SlowRanks(msgspec.Struct):
-    """One job: steps compared so far (up to the window), and the ranks that stood out."""
+    """One job: steps compared so far (up to the window), and the ranks that stood out.
+
+    votes     the vote for the slow node
+    rank_max  the highest rank that ever reported: a lower bound of how many there are
+    """
 
     compared: int = 0
     runs: dict[int, RankRun] = {}
+    votes: Votes = msgspec.field(default_factory=Votes)
+    rank_max: int = 0
 
     def judge(
         self, whole: WholeStep, job: str, view: View, settings: StragglerSettings
     ) -> list[Sighting]:
         """One step of one job: sightings of the ranks that begin or cease to stand out."""
+        self.rank_max = max(self.rank_max, int(whole.ranks.max(initial=0)))
         stages = _stages(whole, job, view)
+        if not stages or self._are_few(whole, job, view, settings):
+            return []
         slow: dict[int, tuple[float, float, str]] = {}
+        outliers: dict[int, str] = {}
         for members in stages:
             times = whole.compute_time_s[members]
             middle = float(np.median(times))
-            for place in members[times > settings.rank_ratio * middle].tolist():
+            late = times > settings.rank_ratio * middle
+            if not late.any():
+                continue
+            published = slow_by_time(times, settings.group_min)
+            for place, beyond in zip(members[late].tolist(), published[late].tolist(), strict=True):
                 rank = int(whole.ranks[place])
                 node = view.rank_node(job, rank) or whole.nodes[whole.report[place]]
                 slow[rank] = (float(whole.compute_time_s[place]), middle, node)
-        if not stages:
-            return []
+                if beyond:
+                    outliers[rank] = node
+        said = self.votes.take(outliers, whole.began_s, job, settings)
         self.compared = min(self.compared + 1, settings.rank_window_steps)
         if not slow and not self.runs:
-            return []
+            return said
         measured = set(whole.ranks[np.concatenate(stages)].tolist())
-        return self._fold(slow, measured, whole, job, settings)
+        return [*said, *self._fold(slow, measured, whole, job, settings)]
+
+    def _are_few(
+        self, whole: WholeStep, job: str, view: View, settings: StragglerSettings
+    ) -> bool:  # fmt: skip
+        """Whether so few of the job report the step that it cannot say who stands out."""
+        told = np.count_nonzero(~np.isnan(whole.compute_time_s))
+        if told < settings.report_share * (self.rank_max + 1):
+            return True
+        nodes = len(view.job_nodes(job, whole.at_s))
+        named = {view.rank_node(job, rank) for rank in whole.ranks.tolist()} | set(whole.nodes)
+        return len(named - {""}) < settings.report_share * nodes
 
     def _fold(
         self,
@@ -85,7 +113,8 @@ class SlowRanks(msgspec.Struct):
     def forget(self) -> list[Sighting]:
         """Clear what is open: the job restarted or is over."""
         said = [replace(run.seen, active=False) for _, run in sorted(self.runs.items()) if run.seen]
-        self.runs, self.compared = {}, 0
+        said += self.votes.forget()
+        self.runs, self.compared, self.votes = {}, 0, Votes()
         return said
 
 

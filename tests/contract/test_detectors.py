@@ -17,6 +17,7 @@ from detectors.base import Detector, Sighting, Tick
 from detectors.registry import detectors
 from telemetry.records import Event, Steps
 from telemetry.settings import (
+    AttemptsSettings,
     CriticalSettings,
     CurvesSettings,
     EngineSettings,
@@ -279,6 +280,7 @@ def _alone(reading: Tick, node: str) -> Tick:
 SMALL = msgspec.structs.replace(
     RULES,
     critical=CriticalSettings(conditions_max=20),
+    attempts=AttemptsSettings(jobs_max=4),
     straggler=msgspec.structs.replace(RULES.straggler, jobs_max=4),
     training=TrainingSettings(jobs_max=4),
     curves=CurvesSettings(jobs_max=4),

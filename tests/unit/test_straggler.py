@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
 from detectors.base import Sighting
 from detectors.straggler import Straggler
@@ -21,7 +22,9 @@ def straggler(jobs_max: int = 10) -> Straggler:
 
 
 def fed(detector: Straggler, steps: Iterable[Steps]) -> list[Sighting]:
-    return [seen for one in steps for seen in detector.on_steps(one, VIEW, one.at)]
+    """What is said but for the votes, which `test_straggler_demands` tests."""
+    said = [seen for one in steps for seen in detector.on_steps(one, VIEW, one.at)]
+    return [seen for seen in said if seen.metric != "compute_time_votes"]
 
 
 def series(times_s: Iterable[float], first: int = 1, at: float = 0.0) -> list[Steps]:
@@ -60,6 +63,23 @@ def test_a_slowdown_is_said_at_the_fifth_slow_step_and_dated_to_the_first() -> N
 )
 def test_healthy_jobs_that_look_slow_say_nothing(times_s: list[float]) -> None:
     assert [] == fed(straggler(), series(times_s))
+
+
+def with_tokens(times_s: Iterable[float], tokens: Iterable[float]) -> list[Steps]:
+    told = zip(series(times_s), tokens, strict=True)
+    return [structs.replace(one, tokens=[count]) for one, count in told]
+
+
+def test_longer_steps_of_a_larger_batch_are_no_slow_job_and_at_the_same_batch_they_are() -> None:
+    times_s = [5.0] * 40 + [6.3] * 10
+
+    assert [] == fed(straggler(), with_tokens(times_s, [1e6] * 40 + [1.25e6] * 10))
+    assert 1 == len(fed(straggler(), with_tokens(times_s, [1e6] * 50)))
+    assert 1 == len(fed(straggler(), with_tokens(times_s, [1e6] * 40 + [1.05e6] * 10)))
+
+
+def test_a_smaller_batch_that_takes_as_long_as_the_larger_did_is_no_slow_job() -> None:
+    assert [] == fed(straggler(), with_tokens([5.0] * 60, [1e6] * 40 + [0.5e6] * 20))
 
 
 @pytest.mark.parametrize(("kind", "said"), [("evaluation", 0), ("checkpoint", 0), ("warmup", 0),

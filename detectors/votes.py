@@ -1,0 +1,106 @@
+"""Votes for the node that is slow: rounds of ten seconds, five of them make a verdict.
+
+ByteRobust aggregates every 10 s, marks in each round the group with most outliers and takes the
+one with the highest count of five. Our form: a rank is an outlier of a step where it takes longer
+than mean + 2 sd of its stage and longer than `rank_ratio` of its median; the node must have had the
+most in `vote_marks` rounds and one of its ranks must be an outlier in `rank_share` of the steps, so
+that chance elects nobody. Evidence, as all that is said of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from detectors.base import Sighting
+from telemetry.findings import six_digits
+from telemetry.settings import StragglerSettings
+
+
+class Votes(msgspec.Struct):
+    """One job's vote under way.
+
+    round_s  event time at which the round began
+    rounds   of this vote that are over; `steps` of it so far
+    round    node -> outliers of the round, `marks` node -> rounds won, `count` node -> outliers
+    ranks    rank -> steps in which it was an outlier, of the nodes that had any
+    """
+
+    round_s: float | None = None
+    rounds: int = 0
+    steps: int = 0
+    began_s: float = 0.0
+    round: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    count: dict[str, int] = {}
+    ranks: dict[int, int] = {}
+    seen: Sighting | None = None
+
+    def take(
+        self, outliers: Mapping[int, str], began_s: float, job: str, settings: StragglerSettings
+    ) -> list[Sighting]:
+        """One step's outliers, rank -> node; what the vote says where it ends with it."""
+        if self.round_s is None or began_s < self.round_s:
+            self._begin(began_s)
+        assert self.round_s is not None
+        said: list[Sighting] = []
+        if began_s - self.round_s >= settings.vote_s:
+            said = self._close(began_s, job, settings)
+        self.steps += 1
+        for rank, node in outliers.items():
+            if node:
+                self.round[node] = self.round.get(node, 0) + 1
+                self.count[node] = self.count.get(node, 0) + 1
+                self.ranks[rank] = self.ranks.get(rank, 0) + 1
+        return said
+
+    def _close(self, at_s: float, job: str, settings: StragglerSettings) -> list[Sighting]:
+        """The round is over; the fifth ends the vote."""
+        if self.round:
+            most = min(self.round, key=lambda node: (-self.round[node], node))
+            self.marks[most] = self.marks.get(most, 0) + 1
+        self.rounds, self.round_s, self.round = self.rounds + 1, at_s, {}
+        if self.rounds < settings.vote_rounds:
+            return []
+        elected = self._elected(settings)
+        said = self._turn(elected, job, settings)
+        self._begin(at_s)
+        return said
+
+    def _elected(self, settings: StragglerSettings) -> str:
+        if not self.count:
+            return ""
+        first = min(self.count, key=lambda node: (-self.count[node], node))
+        share = max(self.ranks.values()) / max(1, self.steps)
+        sure = self.marks.get(first, 0) >= settings.vote_marks and share >= settings.rank_share
+        return first if sure else ""
+
+    def _turn(self, elected: str, job: str, settings: StragglerSettings) -> list[Sighting]:
+        if self.seen is not None and self.seen.node == elected:
+            return []
+        said = self.forget()
+        if elected:
+            all_of = sum(self.count.values())
+            self.seen = Sighting(
+                active=True, detector="straggler", node=elected, entity="",
+                metric="compute_time_votes", onset_s=self.began_s, role="evidence",
+                kind="gpu_slow", cause="hardware", job=job, unit="outliers",
+                observed=float(self.count[elected]), score=six_digits(self.count[elected] / all_of),
+                text=f"{elected} has {self.count[elected]} of {all_of} slow ranks in "
+                f"{settings.vote_rounds} rounds of {settings.vote_s:g} s and the most in "
+                f"{self.marks[elected]} of them",
+            )  # fmt: skip
+            said.append(self.seen)
+        return said
+
+    def _begin(self, at_s: float) -> None:
+        self.round_s = self.began_s = at_s
+        self.rounds = self.steps = 0
+        self.round, self.marks, self.count, self.ranks = {}, {}, {}, {}
+
+    def forget(self) -> list[Sighting]:
+        """Clear what is open."""
+        seen, self.seen = self.seen, None
+        return [] if seen is None else [replace(seen, active=False)]
