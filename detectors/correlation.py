@@ -170,14 +170,13 @@ class Correlator:
 
     def _explained_by(self, hang: Placed, fault: Placed) -> bool:
         """Whether a fault that is heard of later is why the job stands still."""
-        causes = fault.finding.certain or fault.finding.kind in HANG_CAUSES
-        return causes and bool(hang.job) and self._joins(hang.finding, fault.finding)
+        return _stops(fault.finding) and bool(hang.job) and self._joins(hang.finding, fault.finding)
 
     def _explains_hang(self, story: Story, hang: Placed) -> bool:
         """Whether the job stands still because of what the story tells: an end has one cause."""
         return bool(hang.job) and any(
             fault.job == hang.job
-            and (fault.finding.certain or fault.finding.kind in HANG_CAUSES)
+            and _stops(fault.finding)
             and self._joins(fault.finding, hang.finding)
             for fault in story.faults.values()
         )
@@ -365,6 +364,12 @@ class Correlator:
         self._stories = {story.id: story for story in kept.stories}
         self._shelf.refill(kept.evidence)
         self.dropped = kept.dropped
+
+
+def _stops(finding: Finding) -> bool:
+    """Whether a job ends no more steps after this: a process that dies takes its job along."""
+    died = finding.metric.startswith("process_")
+    return finding.certain or finding.kind in HANG_CAUSES or died
 
 
 def _scope(finding: Finding) -> str:

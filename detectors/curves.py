@@ -69,8 +69,9 @@ class Curves(Quiet):
         """Judge the newest step of the record."""
         if steps.step_kind not in ("train", "unknown") or not steps.step:
             return ()
-        if not (steps.loss or steps.grad_norm or steps.mfu_ratio or steps.throughput):
-            return ()
+        columns = (steps.loss, steps.grad_norm, steps.mfu_ratio, steps.throughput)
+        if all(value is None for column in columns for value in column):
+            return ()  # a skipped step is told of before its own line
         step = max(steps.step)
         job = self._jobs.get(steps.job)
         if job is None:

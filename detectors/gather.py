@@ -30,6 +30,7 @@ class WholeStep(msgspec.Struct, frozen=True):
     report          shape (ranks,), the place in `nodes` of the record that spoke for the rank
     nodes           who sent each record, "" where it named no node
     compute_time_s  shape (ranks,), NaN missing
+    tokens          of all records together, None where one of them did not say
     """
 
     step: int
@@ -41,6 +42,7 @@ class WholeStep(msgspec.Struct, frozen=True):
     report: IntArray
     nodes: list[str]
     compute_time_s: FloatArray
+    tokens: float | None = None
 
 
 class Gatherer(msgspec.Struct):
@@ -97,6 +99,7 @@ def by_step(steps: Steps) -> list[Steps]:
         msgspec.structs.replace(
             steps, ranks=steps.ranks[row : row + 1], step=[step],
             step_time_s=[value_at(times_s, row)], compute_time_s=[value_at(compute_s, row)],
+            tokens=[value_at(steps.tokens, row)],
         )
         for row, step in enumerate(full_column(steps.step, rows))
         if step is not None
@@ -122,7 +125,14 @@ def _closed(step: int, records: list[Steps]) -> WholeStep:
         report=np.repeat(np.arange(len(records)), sizes)[once],
         nodes=[one.node for one in records],
         compute_time_s=_spread([one.compute_time_s for one in records], sizes)[once],
+        tokens=_tokens(records),
     )  # fmt: skip
+
+
+def _tokens(records: list[Steps]) -> float | None:
+    told = [value for one in records for value in one.tokens or [None]]
+    known = [value for value in told if value is not None]
+    return sum(known) if len(known) == len(told) else None
 
 
 def _first_places(ranks: IntArray) -> IntArray:

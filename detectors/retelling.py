@@ -57,10 +57,15 @@ class Retelling:
         return list(near.values())
 
     def _of_fault(self, fault: Placed, view: View) -> list[Placed]:
-        """Evidence that may belong to a fault: of its node, or of a slow job and its leaves."""
+        """Evidence that may belong to a fault: of its node, or of a slow job and its leaves.
+
+        Of a job that failed or stands still it is what is said of the job itself.
+        """
+        if fault.finding.node and fault.finding.kind != "job_slow":
+            return self._shelf.of_node(fault.finding.node)
+        of_job = self._shelf.of_job(fault.job) if fault.job else []
         if fault.finding.kind != "job_slow":
-            return self._shelf.of_node(fault.finding.node) if fault.finding.node else []
-        of_job = self._shelf.of_job(fault.job)
+            return [placed for placed in of_job if not placed.finding.node]
         mates = {
             node: None
             for leaf in dict.fromkeys(placed.leaf for placed in of_job if placed.leaf)

@@ -38,6 +38,7 @@ class Pace(msgspec.Struct):
     warm      steps since its (re)start, counted up to the warm-up
     baseline  seconds of normal steps older than `recent`, oldest first
     recent    the last steps, oldest first
+    paces     tokens per second of the last normal steps, where the job tells its tokens
     normal    normal steps in a row
     seen      what is open, None while the job runs at its pace
     """
@@ -45,6 +46,7 @@ class Pace(msgspec.Struct):
     warm: int = 0
     baseline: list[float] = []
     recent: list[Timed] = []
+    paces: list[float] = []
     normal: int = 0
     seen: Sighting | None = None
 
@@ -58,6 +60,10 @@ class Pace(msgspec.Struct):
         reference_s, spread_s = _reference(self.baseline, settings)
         bound_s = max(settings.slow_ratio * reference_s, reference_s + settings.sigmas * spread_s)
         slow = whole.step_time_s > bound_s * (1.0 + 1e-9)
+        pace = None if whole.tokens is None else whole.tokens / whole.step_time_s
+        slow = slow and not self._worked(pace, settings)
+        if pace is not None and not slow:
+            self.paces = [*self.paces, pace][-settings.baseline_steps :]
         self.recent.append(Timed(whole.began_s, whole.step_time_s, slow))
         if len(self.recent) > settings.recent_steps:
             oldest = self.recent.pop(0)
@@ -65,6 +71,12 @@ class Pace(msgspec.Struct):
                 self.baseline = [*self.baseline, oldest.step_time_s][-settings.baseline_steps :]
         self.normal = 0 if slow else min(self.normal + 1, settings.clear_steps)
         return self._turn(job, reference_s, settings)
+
+    def _worked(self, pace: float | None, settings: StragglerSettings) -> bool:
+        """Whether a step was long by its work: a batch or a sequence that grew is no slowness."""
+        if pace is None or not self.paces:
+            return False
+        return pace * settings.slow_ratio >= float(np.median(self.paces))
 
     def _turn(self, job: str, reference_s: float, settings: StragglerSettings) -> list[Sighting]:
         late = [one for one in self.recent if one.slow]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from detectors.base import Sighting
-from tests.unit.test_correlation import Desk, hot, outlier, slow, suspects
+from tests.unit.test_correlation import Desk, hot, outlier, slow, suspects, throttled
 
 
 def robust(seen: Sighting) -> Sighting:
@@ -63,6 +63,6 @@ def test_an_outlier_on_a_metric_that_lies_accuses_nobody() -> None:
 def test_a_collectors_fault_on_many_nodes_is_no_common_illness() -> None:
     desk = Desk()
     power = "gpu_power_watts"
-    desk.see(100.0, slow(), *(lie(f"n{i:02d}", power) for i in range(12)), robust(hot("n03")))
+    desk.see(100.0, slow(), *(lie(f"n{i:02d}", power) for i in range(12)), robust(throttled("n03")))
 
     assert ["n03"] == suspects(desk.only())
