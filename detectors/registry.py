@@ -9,6 +9,7 @@ from detectors.curves import Curves
 from detectors.devices import Devices
 from detectors.ecc import Ecc
 from detectors.flap import Flap
+from detectors.idle import Idle
 from detectors.progress import Progress
 from detectors.robust_peers import RobustPeers
 from detectors.should_be_zero import ShouldBeZero
@@ -36,6 +37,7 @@ def detectors(settings: EngineSettings) -> list[Detector]:
         (settings.straggler.enabled, Straggler(settings)),
         (settings.attempts.enabled, Attempts(settings)),
         (settings.progress.enabled, Progress(settings)),
+        (settings.idle.enabled, Idle(settings)),
         (settings.training.enabled, Training(settings)),
         (settings.curves.enabled, Curves(settings)),
         (settings.silence.enabled, Silence(settings)),
