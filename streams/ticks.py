@@ -139,9 +139,12 @@ class SourceTicks:
         if len(self.open) > OPEN_TICKS_MAX:
             return -math.inf
         end = (self.focus + 1) * self.interval_s
-        # While spools drain, the tick of now is complete long before those of the gap are opened.
-        in_turn = self.focus == self.next or not math.isfinite(self.hold_until)
-        if in_turn and self.remaining <= self.few and self.expected.any():
+        # While spools drain, the tick of now is complete long before those of the gap are opened,
+        # and whoever is missing is on its way.
+        draining = math.isfinite(self.hold_until)
+        in_turn = self.focus == self.next or not draining
+        few = 0 if draining else self.few
+        if in_turn and self.remaining <= few and self.expected.any():
             return end + self._settle_s
         return max(end + self.lateness_s, min(self.hold_until, end + self._rules.keep_s))
 

@@ -86,7 +86,10 @@ def test_the_same_surge_without_a_slow_job_is_a_finding_and_no_isolation(
         assert found["score"]["wrong"] == 0
 
 
-@pytest.mark.parametrize("nodes", [32, 64, 128])
+@pytest.mark.parametrize(
+    "nodes",
+    [32, pytest.param(64, marks=pytest.mark.slow), pytest.param(128, marks=pytest.mark.slow)],
+)
 def test_a_congested_leaf_is_one_incident_and_nobody_is_isolated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], nodes: int
 ) -> None:

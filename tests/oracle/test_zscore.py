@@ -181,13 +181,13 @@ def naive_pooled(
     return False if not beyond(values.loc[tick, node], mean, sd, metric) else None
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=cases, metric=st.sampled_from([HIGH, LOW]))
 def test_per_tick_agrees_with_the_definition(case: Case, metric: str) -> None:
     assert ours(case, metric, pooled=False) == oracle(case, metric, pooled=False)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=cases, metric=st.sampled_from([HIGH, LOW]))
 def test_pooled_agrees_with_the_definition(case: Case, metric: str) -> None:
     assert ours(case, metric, pooled=True) == oracle(case, metric, pooled=True)
