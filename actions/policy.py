@@ -12,6 +12,7 @@ from telemetry.findings import ISOLATING, Action, Context, Evidence, Incident, K
 from telemetry.settings import PolicySettings
 
 STEP_TIME = "step_time_s"
+SAME_PLACE = "_same_place"  # application errors that come back at one place of one GPU
 # Faults that slow a job and seldom stop it.
 DEGRADING: frozenset[Kind] = frozenset({"gpu_thermal", "gpu_power", "gpu_slow", "pcie_degraded"})
 
@@ -38,6 +39,10 @@ def verdict(incident: Incident, context: Context, policy: PolicySettings, now_s:
         return _spike(incident, now_s)
     if incident.kind in ("loss_anomaly", "job_hang", "job_slow"):
         return _no_suspect(incident, now_s)
+    if any(line.metric.endswith(SAME_PLACE) for line in incident.evidence):
+        return _same_place(incident, now_s)
+    if incident.kind == "gpu_lost" and context.job_progressing is False:
+        return _lost(incident, context, policy, now_s)
     return _uncertain(incident, now_s)
 
 
@@ -213,6 +218,25 @@ def _no_suspect(incident: Incident, now_s: float) -> Verdict:
         "Run the stop-time checks; where they pass retry, roll back, replay in two phases."
     )
     return _said("crash or NaN without suspect", "diagnose", reason, now_s)
+
+
+def _same_place(incident: Incident, now_s: float) -> Verdict:
+    reason = (
+        f"An application error came back at one place: {_first_text(incident)}. The job's code or "
+        "this GPU: run the GPU diagnostics on it when its node is free."
+    )
+    nodes = _suspect_nodes(incident)
+    return _said("error at one place", "diagnose", reason, now_s, nodes)
+
+
+def _lost(incident: Incident, context: Context, policy: PolicySettings, now_s: float) -> Verdict:
+    """A GPU that is no longer shown, and a job that stands still: two witnesses."""
+    nodes = _suspect_nodes(incident)
+    few = 0 < len(nodes) <= policy.suspects_max and context.blind_share <= policy.blind_share_max
+    if not few or not set(nodes) <= set(context.job_nodes):
+        return _uncertain(incident, now_s)
+    reason = f"{_first_text(incident)}, and for its job {incident.job} no step ends any more."
+    return _isolation("GPU lost and job stopped", incident, context, reason, "now", now_s)
 
 
 def _uncertain(incident: Incident, now_s: float) -> Verdict:

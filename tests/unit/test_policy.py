@@ -231,3 +231,22 @@ def test_only_the_same_suspects_of_the_same_incident_are_settled(
 
     assert said.action in ISOLATING
     assert (200.0, sorted(suspects)) == (said.at, said.targets)
+
+
+def test_an_application_error_that_comes_back_at_one_place_is_diagnosed() -> None:
+    again = incident(
+        "gpu_fault", "unknown", ("n02",), (line("13 at GPC 3", "n02", "xid_13_same_place"),)
+    )
+    said = verdict(again, CONTEXT, POLICY, 100.0)
+    assert ("diagnose", ["n02"]) == (said.action, said.targets)
+
+
+def test_a_gpu_that_is_no_longer_shown_is_isolated_where_its_job_stands_still() -> None:
+    lost = incident("gpu_lost", suspects=("n02",), evidence=(line("7 of 8", "n02", "gpu_count"),))
+    stands = msgspec.structs.replace(CONTEXT, job_progressing=False)
+
+    assert "page" == verdict(lost, CONTEXT, POLICY, 100.0).action
+    assert ["n02"] == verdict(lost, stands, POLICY, 100.0).targets
+    foreign = msgspec.structs.replace(stands, job_nodes=["n09"])
+    blind = msgspec.structs.replace(stands, blind_share=0.6)
+    assert {"page"} == {verdict(lost, c, POLICY, 100.0).action for c in (foreign, blind)}
