@@ -46,8 +46,8 @@ class View(Protocol):
         """The job's nodes at `at_s`, sorted by name; empty where the job is unknown."""
         ...
 
-    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
-        """The jobs that hold nodes at `at_s`, by id, each with its start where it is known."""
+    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None, int]]:
+        """The jobs that hold nodes at `at_s`: (id, start where known, attempt), by id."""
         ...
 
     def leaf_nodes(self, leaf: str) -> Sequence[str]:

@@ -50,6 +50,7 @@ class Pulse(msgspec.Struct):
     sign_s: float
     ended_s: float
     step: int = -1
+    attempt: int = 0
     times: dict[str, list[float]] = {}
     pauses: list[float] = []
     stopped: bool = False
@@ -192,11 +193,17 @@ class Progress(Quiet):
         leap_s = 0.0 if self._beat_s is None else now_s - self._beat_s
         self._beat_s = now_s
         running = {}
-        for job, start_s in view.running_jobs(now_s):
-            running[job] = start_s
-            if job not in self._jobs:
-                self._begin(job, INIT, max(now_s if start_s is None else start_s, 0.0), now_s)
         said: list[Sighting] = []
+        for job, start_s, attempt in view.running_jobs(now_s):
+            running[job] = start_s
+            pulse = self._jobs.get(job)
+            if pulse is None:
+                begun_s = now_s if start_s is None else start_s
+                self._begin(job, INIT, begun_s, now_s).attempt = attempt
+            elif attempt > pulse.attempt:
+                pulse.attempt, pulse.phase = attempt, INIT  # it starts anew, and may take its time
+                pulse.sign_s, pulse.ended_s = now_s, now_s
+                said += self._alive(job, pulse, now_s)
         for job, pulse in list(self._jobs.items()):
             if running and job not in running:
                 said += self._alive(job, pulse, now_s)  # it ended: nothing to wait for
@@ -251,18 +258,20 @@ class Progress(Quiet):
             learned_s = max(rules.train_multiple * median(times), usual_s)
             return min(max(rules.train_floor_s, learned_s), ceiling_s)
         if not times:
-            return ceiling_s
-        return min(max(rules.phase_floor_s, rules.phase_multiple * max(times)), ceiling_s)
+            return min(rules.unlearned_s, ceiling_s)
+        floor_s = {
+            "evaluation": rules.evaluation_floor_s,
+            "checkpoint": rules.checkpoint_floor_s,
+        }.get(pulse.phase, rules.init_floor_s)
+        return min(max(floor_s, rules.phase_multiple * max(times)), ceiling_s)
 
     def _ceiling_s(self, phase: str) -> float:
         rules = self._settings
         return {
-            INIT: rules.init_ceiling_s,
-            "first": rules.first_ceiling_s,
             "train": rules.train_ceiling_s,
             "evaluation": rules.evaluation_ceiling_s,
             "checkpoint": rules.checkpoint_ceiling_s,
-        }[phase]
+        }.get(phase, rules.init_ceiling_s)
 
     # -- snapshots
 

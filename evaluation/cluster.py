@@ -82,12 +82,13 @@ class Cluster:
         """Global ranks of a node: one a GPU."""
         return list(range(place * self.gpus, (place + 1) * self.gpus))
 
-    def job(self, start_s: float) -> Job:
+    def job(self, start_s: float, attempt: int = 0) -> Job:
         """The synchronous training job on all nodes."""
         stages = self.stages[-1] + 1
         return Job(
             id=JOB,
             name="pretrain",
+            attempt=attempt,
             start=start_s,
             gpus_per_node=self.gpus,
             parallel=Parallel(tp=self.gpus, pp=stages, dp=max(1, self.nodes // stages)),

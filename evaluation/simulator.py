@@ -43,6 +43,7 @@ NIC_INTERVAL_S = 60.0
 STEP_TIME_S = 5.2
 ENGINE_VERSION = "0.1.0"
 DRIVER, FIRMWARE = "580.95.05", "28.44.1036"
+REQUEUE_S = 2.0  # until the scheduler starts a job anew that ended
 LISTING_S = 600.0
 BLANK_SHARE, MISSED_SHARE = 0.0005, 0.001
 JITTER_S = 0.3
@@ -296,6 +297,11 @@ class Desk:
             fault_events(run.cluster, run.faults, run.end_s), key=lambda e: (e.at, e.node)
         )
         self._sent_s: dict[str, float] = {}
+        self._restarts = sorted(
+            fault.onset_s + REQUEUE_S
+            for fault in run.faults
+            if fault.what.job == "restarts" or fault.what.phase in ("init", "first")
+        )
         self._beat = 0
         self._listing = 1
 
@@ -304,7 +310,12 @@ class Desk:
         yield from self._inventory(self._run.start_s)
 
     def listings(self, from_s: float, to_s: float) -> Iterator[_Item]:
-        """The inventory again, every ten minutes."""
+        """The inventory again, every ten minutes; a new attempt of the job at once."""
+        for at_s in self._restarts:
+            if from_s <= at_s < to_s:
+                jobs = [self._run.cluster.job(self._run.start_s, self._attempt(at_s))]
+                change = Allocation(**self._header("", "inventory", at_s), jobs=jobs)
+                yield self._item(change, 0.002)
         while (at_s := self._run.start_s + self._listing * LISTING_S) < to_s:
             yield from self._inventory(at_s)
             self._listing += 1
@@ -370,10 +381,15 @@ class Desk:
             if not muted(self._mutes, place, at_s, "hardware"):
                 yield self._hardware(place, at_s)
         listing = Allocation(
-            **self._header("", "inventory", at_s), jobs=[cluster.job(run.start_s)],
+            **self._header("", "inventory", at_s), 
+            jobs=[cluster.job(run.start_s, self._attempt(at_s))],
             nodes=cluster.node_infos(), listing=f"{at_s:.0f}", last=True, count=1,
         )  # fmt: skip
         yield self._item(listing, 0.002)
+
+    def _attempt(self, at_s: float) -> int:
+        """How often the job was started anew until then."""
+        return sum(restart_s <= at_s for restart_s in self._restarts)
 
     def _hardware(self, place: int, at_s: float) -> _Item:
         """What the node is made of, as its agent says it."""

@@ -160,10 +160,10 @@ class Inventory:
         names = {held.name for held in known.nodes}
         return sorted(name for name in names if self.place(name, at_s).job == job)
 
-    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
-        """The jobs that hold nodes at `at_s`, by id, each with its start where it is known."""
+    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None, int]]:
+        """The jobs that hold nodes at `at_s`: (id, start where known, attempt), by id."""
         return [
-            (job.id, job.start)
+            (job.id, job.start, job.attempt)
             for _, job in sorted(self._jobs.items())
             if (job.start is None or job.start <= at_s) and (job.end is None or at_s < job.end)
         ]

@@ -25,6 +25,7 @@ class FakeView:
     heard: dict[str, float] = field(default_factory=dict)
     patience: Mapping[str, float] = field(default_factory=dict)
     ports: Mapping[tuple[str, str], Port] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
 
     def place(self, node: str, at_s: float) -> Place:
         job = next((j for j, nodes in self.jobs.items() if node in nodes), "")
@@ -34,8 +35,8 @@ class FakeView:
     def job_nodes(self, job: str, at_s: float) -> Sequence[str]:
         return sorted(self.jobs.get(job, ()))
 
-    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None]]:
-        return [(job, None) for job in sorted(self.jobs)]
+    def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None, int]]:
+        return [(job, None, self.attempts.get(job, 0)) for job in sorted(self.jobs)]
 
     def leaf_nodes(self, leaf: str) -> Sequence[str]:
         return sorted(self.leaves.get(leaf, ()))

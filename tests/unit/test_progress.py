@@ -138,9 +138,25 @@ def test_a_hang_in_an_announced_pause_is_found_by_what_it_took_before(kind: Step
         run.end_step(kind, timed=False)
         run.live(60.0, trains=False, tensor=0.0)
     run.live(100.0, trains=True)
-    assert run.first("hang") is None
     run.end_step(kind, timed=False)
-    run.live(200.0, trains=False, tensor=0.0)
+    floor_s = {
+        "evaluation": RULES.progress.evaluation_floor_s,
+        "checkpoint": RULES.progress.checkpoint_floor_s,
+    }[kind]
+    run.live(floor_s - 20.0, trains=False, tensor=0.0)
+    assert run.first("hang") is None
+    run.live(40.0, trains=False, tensor=0.0)
+    assert run.first("hang") is not None
+
+
+def test_a_new_attempt_may_take_its_time_to_start() -> None:
+    """What the scheduler starts anew begins with initialisation, not with a training step."""
+    run = Run()
+    run.live(300.0, trains=True)
+    run.view.attempts["j1"] = 1
+    run.live(1_200.0, trains=False, tensor=0.0)
+    assert run.first("hang") is None
+    run.live(700.0, trains=False, tensor=0.0)
     assert run.first("hang") is not None
 
 
