@@ -284,7 +284,10 @@ def _step_time(incident: Incident) -> Evidence | None:
 
 
 def _lines_on(incident: Incident, nodes: Sequence[str]) -> list[Evidence]:
-    return [line for line in incident.evidence if line.node in nodes]
+    """What the nodes tell of themselves, then what others tell of them."""
+    own = [line for line in incident.evidence if line.node in nodes]
+    others = {f"peer:{node}" for node in nodes}
+    return own + [line for line in incident.evidence if line.entity in others]
 
 
 def _joined(lines: Sequence[Evidence]) -> str:

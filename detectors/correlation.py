@@ -16,7 +16,15 @@ from detectors.base import View
 from detectors.naming import needed
 from detectors.retelling import Retelling
 from detectors.shelf import Shelf
-from detectors.story import JOB_KINDS, UNDECIDED, Placed, Story, is_machine_fault
+from detectors.story import (
+    JOB_KINDS,
+    UNDECIDED,
+    Placed,
+    Story,
+    is_hearsay,
+    is_machine_fault,
+    told_of,
+)
 from telemetry.findings import Finding, Incident, Kind, stable_id
 from telemetry.settings import EngineSettings
 
@@ -52,7 +60,7 @@ class Correlator:
         touched: dict[str, None] = {}
         for finding in findings:
             placed = _placed(finding, view)
-            if finding.role == "evidence":
+            if finding.role == "evidence" or is_hearsay(finding):
                 self._shelf.put(placed)
                 touched.update(dict.fromkeys(self._near(placed)))
             else:
@@ -96,10 +104,11 @@ class Correlator:
         for story in self._stories.values():
             if not story.is_open:
                 continue
-            same_node = any(f.finding.node == finding.node for f in story.faults.values())
+            subjects = {finding.node, told_of(finding)} - {""}
+            same_node = any(f.finding.node in subjects for f in story.faults.values())
             same_leaf = bool(placed.leaf) and placed.leaf in story.leaves
             same_job = bool(placed.job) and placed.job in story.jobs
-            if (finding.node and same_node) or same_job or same_leaf or finding.id in story.shown:
+            if same_node or same_job or same_leaf or finding.id in story.shown:
                 near.append(story.id)
         return near
 
@@ -321,7 +330,18 @@ class Correlator:
         story = self._stories.get(story_id)
         if story is None or not story.is_open:
             return {}
-        return self._retelling.changes(story, view)
+        return self._retelling.changes(story, view, self._dead(story.jobs))
+
+    def _dead(self, jobs: set[str]) -> frozenset[str]:
+        """Nodes of the jobs that are proven ill or that nobody hears."""
+        return frozenset(
+            fault.finding.node
+            for story in self._stories.values()
+            if story.is_open
+            for fault in story.faults.values()
+            if fault.job in jobs and fault.finding.node and fault.finding.state != "clear"
+            and (fault.finding.certain or fault.finding.kind == "node_silent")
+        )  # fmt: skip
 
     def _twins(self, changes: dict[str, dict[str, Any]], now_s: float) -> list[str]:
         """Stories that now tell of the same leaf become one; the ids to tell anew."""

@@ -1,7 +1,9 @@
 """Who slows a job: pure, from its step time and the evidence on its nodes.
 
-A node is named only by evidence of its own (an outlier, a slow rank, a kernel event, a link flap),
-and only where its leaf mates and the rest of the job do not suffer from the same metric.
+A node is named by evidence of its own (an outlier, a slow rank, a kernel event, a link flap), and
+only where its leaf mates and the rest of the job do not suffer from the same metric. What other
+nodes tell of it (a time-out that names its peer) counts once, and only from at least
+max(3, 10 % of the job) of them: one node that accuses another may itself be the ill one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from detectors.base import View
-from detectors.story import Placed, Told, is_machine_fault
+from detectors.story import Placed, Told, is_hearsay, is_machine_fault, told_of
 from detectors.zscore import NETWORK_KINDS
 from telemetry.findings import Finding, Kind, Suspect, six_digits
 from telemetry.metrics import BY_NAME
@@ -35,6 +37,7 @@ REFLECTED = frozenset(
 # What is left of the doubt after each independent kind of evidence.
 STEP_TIME_DOUBT, NAMER_DOUBT, SUPPORT_DOUBT = 0.7, 0.5, 0.8
 CONFIDENCE_MAX = 0.99
+OTHERS = "others"  # who speaks where several nodes tell of one
 SUSPECTS_SURE = 2  # more hosts than this are no longer one host's fault
 CROWD_CONFIDENCE_MAX = 0.49
 OUTLIERS = frozenset({"zscore", "zscore_pooled", "robust_peers"})
@@ -57,7 +60,7 @@ def names(finding: Finding) -> bool:
     An outlier must also differ by the metric's smallest effect: a peer that always runs two
     degrees warmer is no culprit.
     """
-    if not finding.node or finding.kind == "telemetry_gap":
+    if not finding.node or finding.kind == "telemetry_gap" or is_hearsay(finding):
         return False
     if finding.role == "fault":
         return is_machine_fault(finding)
@@ -75,12 +78,15 @@ def told(
     chronic: Sequence[Placed],
     view: View,
     settings: CorrelationSettings,
+    dead: frozenset[str] = frozenset(),
 ) -> Told:
     """Kind, cause, suspects and confidence of a slow job.
 
     evidence  open findings that began near the slow onset, on the job's nodes and on nodes that
               share a leaf with them
     chronic   the same whenever they began: a mate that suffered before is a mate that suffers
+    dead      nodes of the job with a certain fault or without a sign of life: what their peers
+              reflect accuses no peer
     """
     job_nodes = set(view.job_nodes(slow.job, slow.onset))
     lies = {
@@ -106,6 +112,9 @@ def told(
         and not (p.leaf in ill and p.finding.kind in NETWORK_KINDS)
     ]
     direct = [f for f in accusing if f.metric not in REFLECTED]
+    direct += _from_others(evidence, slow.job, job_nodes, settings)
+    if not direct and dead:
+        accusing = [f for f in accusing if f.node in dead]
     if direct or accusing:
         return _suspected(direct or accusing, evidence)
     if new - REFLECTED:
@@ -120,6 +129,28 @@ def told(
     )  # fmt: skip
 
 
+def _from_others(
+    evidence: Sequence[Placed], job: str, job_nodes: set[str], settings: CorrelationSettings
+) -> list[Finding]:
+    """What enough nodes of the job tell of one of its nodes, as one finding on that node each."""
+    of: dict[str, dict[str, Finding]] = {}
+    for placed in evidence:
+        finding = placed.finding
+        other = told_of(finding)
+        telling = placed.job == job and finding.node in job_nodes and other in job_nodes
+        if telling and finding.cause in ("hardware", "network"):
+            of.setdefault(other, {}).setdefault(finding.node, finding)
+    share = math.ceil(settings.others_share * len(job_nodes) - 1e-9)
+    least = max(settings.others_nodes_min, share)
+    return [
+        msgspec.structs.replace(
+            min(tellers.values(), key=lambda f: (f.onset, f.id)), detector=OTHERS, node=other
+        )
+        for other, tellers in sorted(of.items())
+        if len(tellers) >= least
+    ]
+
+
 def _of(placed: Placed) -> tuple[str, str]:
     """Node and metric: what a collector's fault makes worthless."""
     return placed.finding.node, placed.finding.metric
@@ -130,7 +161,7 @@ def _sick_nodes(evidence: Iterable[Placed]) -> dict[str, set[str]]:
     sick: dict[str, set[str]] = {}
     for placed in evidence:
         finding = placed.finding
-        if finding.node and finding.metric in BY_NAME:
+        if finding.node and finding.metric in BY_NAME and not is_hearsay(finding):
             sick.setdefault(finding.metric, set()).add(finding.node)
     return sick
 
@@ -225,11 +256,16 @@ def _suspected(accusing: Sequence[Finding], evidence: Sequence[Placed]) -> Told:
         kind=leader.kind, cause=leader.cause, severity="warning",
         confidence=six_digits(confidence),
         suspects=[
-            Suspect(case.node, _explaining(case.namers).entity, six_digits(case.confidence))
+            Suspect(case.node, _part(_explaining(case.namers)), six_digits(case.confidence))
             for case in kept
         ],
         holding=[finding.id for case in kept for finding in case.namers],
     )  # fmt: skip
+
+
+def _part(finding: Finding) -> str:
+    """Which part of the suspect it is; other nodes see the whole only."""
+    return "" if is_hearsay(finding) else finding.entity
 
 
 def _case(node: str, namers: list[Finding], evidence: Sequence[Placed]) -> Named:

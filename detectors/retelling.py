@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from detectors.base import View
-from detectors.naming import CONFIDENCE_MAX, told
+from detectors.naming import CONFIDENCE_MAX, REFLECTED, told
 from detectors.shelf import Shelf
 from detectors.story import JOB_KINDS, Placed, Story, Told, chosen, evidence_of, ordered
 from telemetry.findings import Finding, Suspect, six_digits
@@ -25,10 +25,13 @@ class Retelling:
         self._echo_s = settings.critical.echo_s
         self._shelf = shelf
 
-    def changes(self, story: Story, view: View) -> dict[str, Any]:
-        """The incident's fields that differ from its newest revision."""
+    def changes(self, story: Story, view: View, dead: frozenset[str]) -> dict[str, Any]:
+        """The incident's fields that differ from its newest revision.
+
+        dead  nodes of its jobs with a certain fault or without a sign of life
+        """
         evidence = self._evidence(story, view)
-        tale = self._told(story, evidence, view)
+        tale = self._told(story, evidence, view, dead)
         if story.incident.suspects and not tale.suspects and not tale.certain:
             tale = self._kept(story, tale)
         story.holding = tale.holding
@@ -50,9 +53,11 @@ class Retelling:
             for placed in self._of_fault(fault, view):
                 if abs(placed.finding.onset - finding.onset) <= self._settings.join_s:
                     near.setdefault(placed.finding.id, placed)
-            if finding.certain and fault.job:
+            if fault.job and (finding.certain or finding.kind == "node_silent"):
                 for placed in self._shelf.of_job(fault.job):
-                    if 0.0 <= placed.finding.onset - finding.onset <= self._echo_s:
+                    # A silence proves no more than what its peers miss.
+                    echo = finding.certain or placed.finding.metric in REFLECTED
+                    if echo and 0.0 <= placed.finding.onset - finding.onset <= self._echo_s:
                         near.setdefault(placed.finding.id, placed)
         return list(near.values())
 
@@ -62,7 +67,8 @@ class Retelling:
         Of a job that failed or stands still it is what is said of the job itself.
         """
         if fault.finding.node and fault.finding.kind != "job_slow":
-            return self._shelf.of_node(fault.finding.node)
+            node = fault.finding.node
+            return [*self._shelf.of_node(node), *self._shelf.about_node(node)]
         of_job = self._shelf.of_job(fault.job) if fault.job else []
         if fault.finding.kind != "job_slow":
             return [placed for placed in of_job if not placed.finding.node]
@@ -73,7 +79,9 @@ class Retelling:
         }
         return [*of_job, *(p for node in mates for p in self._shelf.of_node(node))]
 
-    def _told(self, story: Story, evidence: list[Placed], view: View) -> Told:
+    def _told(
+        self, story: Story, evidence: list[Placed], view: View, dead: frozenset[str]
+    ) -> Told:  # fmt: skip
         certain = [f for f in story.machine_faults() if f.finding.certain]
         if certain:
             return _certain(certain)
@@ -83,7 +91,8 @@ class Retelling:
         if slow:
             faults = [f for f in story.machine_faults() if f.finding.state != "clear"]
             chronic = self._of_fault(slow[0], view)
-            return told(slow[0].finding, [*evidence, *faults], chronic, view, self._settings)
+            ill = [*evidence, *faults]
+            return told(slow[0].finding, ill, chronic, view, self._settings, dead)
         return _plain(story)
 
     def _kept(self, story: Story, tale: Told) -> Told:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detectors.story import Placed
+from detectors.story import Placed, told_of
 
 
 class Shelf:
@@ -15,6 +15,7 @@ class Shelf:
         self._all: dict[str, Placed] = {}
         self._by_node: dict[str, dict[str, None]] = {}
         self._by_job: dict[str, dict[str, None]] = {}
+        self._told_of: dict[str, dict[str, None]] = {}
         self.dropped = 0
 
     def put(self, placed: Placed) -> None:
@@ -29,6 +30,7 @@ class Shelf:
                 return
             self._by_node.setdefault(finding.node, {})[finding.id] = None
             self._by_job.setdefault(placed.job, {})[finding.id] = None
+            self._told_of.setdefault(told_of(finding), {})[finding.id] = None
         else:
             first = self._all[finding.id]
             placed = Placed(finding, first.job, first.leaf)
@@ -42,6 +44,10 @@ class Shelf:
         """Open evidence on a node."""
         return [self._all[i] for i in self._by_node.get(node, ())]
 
+    def about_node(self, node: str) -> list[Placed]:
+        """Open evidence that other nodes give of a node."""
+        return [self._all[i] for i in self._told_of.get(node, ())] if node else []
+
     def of_job(self, job: str) -> list[Placed]:
         """Open evidence on a job's nodes and on the job itself."""
         return [self._all[i] for i in self._by_job.get(job, ())]
@@ -52,7 +58,7 @@ class Shelf:
 
     def refill(self, evidence: Iterable[Placed]) -> None:
         """Resume from `items()`."""
-        self._all, self._by_node, self._by_job = {}, {}, {}
+        self._all, self._by_node, self._by_job, self._told_of = {}, {}, {}, {}
         for placed in evidence:
             self.put(placed)
 
@@ -60,7 +66,12 @@ class Shelf:
         placed = self._all.pop(finding_id, None)
         if placed is None:
             return
-        for index, key in ((self._by_node, placed.finding.node), (self._by_job, placed.job)):
+        keys = (
+            (self._by_node, placed.finding.node),
+            (self._by_job, placed.job),
+            (self._told_of, told_of(placed.finding)),
+        )
+        for index, key in keys:
             del index[key][finding_id]
             if not index[key]:
                 del index[key]

@@ -13,6 +13,7 @@ from telemetry.records import Severity
 JOB_KINDS: frozenset[Kind] = frozenset(
     {"job_slow", "job_hang", "loss_anomaly", "user_error", "fleet_shift"}
 )
+PEER = "peer:"  # begins the entity of a finding in which one node tells of another
 UNDECIDED = Verdict(action="none", reason="", targets=[], when="now", at=0.0)
 
 
@@ -88,6 +89,17 @@ class Story(msgspec.Struct, kw_only=True):
     def machine_faults(self) -> list[Placed]:
         """Its faults that are a node's, silence left out unless it is certain, by onset."""
         return ordered(f for f in self.faults.values() if is_machine_fault(f.finding))
+
+
+def is_hearsay(finding: Finding) -> bool:
+    """Whether one node tells of another: a fault of whichever of them it may be."""
+    return finding.entity.startswith(PEER)
+
+
+def told_of(finding: Finding) -> str:
+    """The other node that a finding tells of, "" for what a node tells of itself."""
+    other = finding.entity.removeprefix(PEER) if is_hearsay(finding) else ""
+    return "" if other == finding.node else other
 
 
 def is_machine_fault(finding: Finding) -> bool:

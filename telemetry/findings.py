@@ -50,7 +50,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind      the incident kind it speaks for
     certain   a machine fault that one observation proves: isolate at once
     node      "" where the subject is the job
-    entity    "gpu:<uuid>", "pci:0000:c3:00", "nic:mlx5_3/1", "rank:17" or ""
+    entity    "gpu:<uuid>", "pci:0000:c3:00", "nic:mlx5_3/1", "rank:17" or ""; "peer:<node>" where
+              `node` tells of another node: never more than evidence, and only with others
     onset     event time at which it began
     at        the log's `now` when this revision was said
     observed, expected, unit   the numbers behind it, null where it is about no number
