@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from detectors.base import Quiet, Sighting, Tick, View
+from detectors.base import IntArray, Quiet, Sighting, Tick, View
 from detectors.boots import Boots
 from detectors.critical_rules import APPLICATION_XIDS, INJECTED, KERNEL
 from telemetry.records import Control, Event
@@ -51,6 +51,8 @@ class Devices(Quiet):
         self._signs: dict[str, tuple[float, str, str]] = {}  # node -> when, class, line
         self._logs: dict[str, None] = {}  # nodes whose kernel was ever heard
         self._boots = Boots()
+        # source -> nodes and devices of a tick after which nothing was missed. A cache, no state.
+        self._calm: dict[str, tuple[tuple[str, ...], IntArray]] = {}
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """Remember signs that a device of the node is ill; they may prove an absence."""
@@ -77,12 +79,18 @@ class Devices(Quiet):
         if not rows:
             return said
         shown = (~np.isnan(tick.watched[rows])).any(axis=0).sum(axis=1)
+        calm = self._calm.get(tick.source)
+        if calm is not None and calm[0] == tick.nodes and np.array_equal(calm[1], shown):
+            return said
         for column, node in enumerate(tick.nodes):
             said += self._count(node, int(shown[column]), tick, view)
         columns = set(tick.nodes)
         for node in [n for n, known in self._nodes.items() if tick.source in known]:
             if node not in columns:
                 said += self._count(node, 0, tick, view)
+        self._calm.pop(tick.source, None)
+        if all(k[tick.source].missed == 0 for k in self._nodes.values() if tick.source in k):
+            self._calm[tick.source] = (tick.nodes, shown)
         return said
 
     def _count(self, node: str, shown: int, tick: Tick, view: View) -> list[Sighting]:
@@ -177,6 +185,7 @@ class Devices(Quiet):
         self._nodes = msgspec.convert(nodes, dict[str, dict[str, Shown]])
         self._signs = {node: (at_s, class_, text) for node, (at_s, class_, text) in signs.items()}
         self._boots.restore(boots)
+        self._calm = {}
 
 
 def _sign_of(event: Event) -> str:

@@ -27,10 +27,14 @@ DROPS_MAX = 32  # kept of one port
 
 
 class Drop(msgspec.Struct):
-    """One time that a link went down: at a moment, or within a tick of the counter."""
+    """One time that a link went down: at a moment, or within a tick of the counter.
+
+    tick_s  the tick in which the counter told of it, None where only a line did
+    """
 
     start_s: float
     end_s: float
+    tick_s: float | None = None
 
 
 class PortRun(msgspec.Struct):
@@ -57,7 +61,7 @@ class Flap(Quiet):
         said = self.forget(event.node) if self._boots.of_event(event) else []
         if event.type != "nic" or event.class_ != "link_down":
             return said
-        return [*said, *self._fell(event.node, event.entity, event.at, event.at, view)]
+        return [*said, *self._fell(event.node, event.entity, Drop(event.at, event.at), view)]
 
     def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
         """Each tick in which a port's link-down counter rose is a drop."""
@@ -70,8 +74,10 @@ class Flap(Quiet):
             fell = np.flatnonzero(tick.worst[-1, row] > 0.0)
         for column in fell.tolist():
             port = tick.entity_name(row, column)
-            end_s = tick.at_s + tick.interval_s
-            said += self._fell(tick.nodes[column], port, tick.at_s, end_s, view)
+            # The counter is read after the drop, up to an interval later: maybe in the next tick.
+            begin_s, end_s = tick.at_s - tick.interval_s, tick.at_s + tick.interval_s
+            drop = Drop(begin_s, end_s, tick.at_s)
+            said += self._fell(tick.nodes[column], port, drop, view)
         return said
 
     def _note_down(self, tick: Tick) -> None:
@@ -90,11 +96,10 @@ class Flap(Quiet):
             if not np.isnan(state) and state != ACTIVE:
                 port.bad_s = max(port.bad_s, tick.at_s + tick.interval_s)
 
-    def _fell(
-        self, node: str, entity: str, start_s: float, end_s: float, view: View
-    ) -> list[Sighting]:
+    def _fell(self, node: str, entity: str, drop: Drop, view: View) -> list[Sighting]:
         """One drop of one port; "" is a port that the line did not name."""
-        if self._boots.settling(node, start_s, self._settings.boot_grace_s):
+        at_s = drop.start_s if drop.tick_s is None else drop.tick_s
+        if self._boots.settling(node, at_s, self._settings.boot_grace_s):
             return []
         known = view.port(node, entity.partition(":")[2])
         if known is not None and not (known.fabric and known.should_be_up is not False):
@@ -102,13 +107,13 @@ class Flap(Quiet):
         key = (node, entity)
         port = self._ports.pop(key, None) or PortRun()
         self._ports[key] = port
-        port.drops = _with(port.drops, Drop(start_s, end_s))[-DROPS_MAX:]
+        port.drops = _with(port.drops, drop)[-DROPS_MAX:]
         newest_s = port.drops[-1].end_s
         port.drops = [d for d in port.drops if newest_s - d.end_s <= self._settings.slow_window_s]
         port.bad_s = max(port.bad_s, newest_s)
         # A kernel's name of an interface that nobody calls a fabric port is none of the fabric.
         fabric = known is not None or not entity.startswith("nic:") or "/" in entity
-        job = view.place(node, start_s).job if port.said is None else port.said.job
+        job = view.place(node, at_s).job if port.said is None else port.said.job
         port.said = self._sighting(node, entity, port, job, fabric)
         return [*self._make_room(), port.said]
 
@@ -125,7 +130,9 @@ class Flap(Quiet):
             text = f"{where} {len(port.drops)} times in {hours:g} h, {events} of them in the last "
             text += f"{rules.fast_window_s:g} s"
         severity: Severity = "critical" if slow and fabric else "warning" if fabric else "info"
-        onset_s = port.drops[-1].start_s if port.said is None else port.said.onset_s
+        last = port.drops[-1]
+        began_s = last.start_s if last.start_s == last.end_s else last.start_s / 2 + last.end_s / 2
+        onset_s = began_s if port.said is None else port.said.onset_s
         return Sighting(
             active=True, detector=self.name, node=node, entity=entity, metric=DOWNED,
             onset_s=onset_s, role="fault" if fabric else "evidence", kind="nic_flap",
@@ -179,13 +186,13 @@ class Flap(Quiet):
 
 
 def _with(drops: list[Drop], new: Drop) -> list[Drop]:
-    """The drops and a new one by time; where a moment lies within a tick they are one drop."""
-    exact = new.start_s == new.end_s
+    """The drops and a new one by time; a line and a tick that may tell of one drop do."""
+    if new in drops or (new.tick_s is not None and any(d.tick_s == new.tick_s for d in drops)):
+        return drops
     for place, old in enumerate(drops):
-        if old.start_s == new.start_s and old.end_s == new.end_s:
-            return drops
-        if old.start_s == old.end_s and not exact and new.start_s <= old.start_s <= new.end_s:
-            return drops
-        if old.start_s < old.end_s and exact and old.start_s <= new.start_s <= old.end_s:
-            return [*drops[:place], new, *drops[place + 1 :]]
+        tick, line = (old, new) if new.tick_s is None else (new, old)
+        alone = tick.start_s < tick.end_s and line.start_s == line.end_s and line.tick_s is None
+        if alone and tick.start_s <= line.start_s <= tick.end_s:
+            both = Drop(line.start_s, line.end_s, tick.tick_s)
+            return [*drops[:place], both, *drops[place + 1 :]]
     return sorted([*drops, new], key=lambda drop: (drop.end_s, drop.start_s))

@@ -54,6 +54,8 @@ class Idle(Quiet):
         if row < 0 or tick.partial or tick.worst.shape[0] == 0:
             return ()
         idle = self._idle(tick, row)
+        if not idle.any() and all(job.idle_s is None for job in self._jobs.values()):
+            return ()
         count: dict[str, int] = {}
         seen: dict[str, int] = {}
         for column, node in enumerate(tick.nodes):

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from detectors.base import IntArray, Sighting, View
+from detectors.chance import expected_by_chance
 from detectors.gather import WHOLE_JOB, WholeStep
 from detectors.two_sigma import slow_by_time
 from detectors.votes import Votes
@@ -34,6 +35,7 @@ class SlowRanks(msgspec.Struct):
     """One job: steps compared so far (up to the window), and the ranks that stood out.
 
     votes     the vote for the slow node
+    late      slow ranks of each compared step of the window
     rank_max  the highest rank that ever reported: a lower bound of how many there are
     """
 
@@ -41,6 +43,7 @@ class SlowRanks(msgspec.Struct):
     runs: dict[int, RankRun] = {}
     votes: Votes = msgspec.field(default_factory=Votes)
     rank_max: int = 0
+    late: list[int] = []
 
     def judge(
         self, whole: WholeStep, job: str, view: View, settings: StragglerSettings
@@ -65,8 +68,10 @@ class SlowRanks(msgspec.Struct):
                 slow[rank] = (float(whole.compute_time_s[place]), middle, node)
                 if beyond:
                     outliers[rank] = node
-        said = self.votes.take(outliers, whole.began_s, job, settings)
+        told = sum(map(len, stages))
+        said = self.votes.take(outliers, told, whole.began_s, job, settings)
         self.compared = min(self.compared + 1, settings.rank_window_steps)
+        self.late = [*self.late, len(slow)][-settings.rank_window_steps :]
         if not slow and not self.runs:
             return said
         measured = set(whole.ranks[np.concatenate(stages)].tolist())
@@ -80,7 +85,9 @@ class SlowRanks(msgspec.Struct):
         if told < settings.report_share * (self.rank_max + 1):
             return True
         nodes = len(view.job_nodes(job, whole.at_s))
-        named = {view.rank_node(job, rank) for rank in whole.ranks.tolist()} | set(whole.nodes)
+        named = set(whole.nodes)
+        if "" in named:
+            named.update(view.rank_node(job, rank) for rank in whole.ranks.tolist())
         return len(named - {""}) < settings.report_share * nodes
 
     def _fold(
@@ -99,7 +106,9 @@ class SlowRanks(msgspec.Struct):
             run = self.runs[rank]
             run.bits = ((run.bits << 1) | (rank in slow)) & mask
             share = run.bits.bit_count() / self.compared
-            enough = self.compared >= settings.rank_min_steps
+            enough = self.compared >= settings.rank_min_steps and not self._by_chance(
+                run, len(measured), settings
+            )
             if run.seen is None and enough and share >= settings.rank_share and rank in slow:
                 run.seen = _sighting(rank, slow[rank], run, share, job)
                 said.append(run.seen)
@@ -110,11 +119,17 @@ class SlowRanks(msgspec.Struct):
                 del self.runs[rank]
         return said
 
+    def _by_chance(self, run: RankRun, ranks: int, settings: StragglerSettings) -> bool:
+        """Whether, as often as the other ranks are late, one of them may well look like this."""
+        count, steps = run.bits.bit_count(), len(self.late)
+        share = max(0, sum(self.late) - count) / max(1, steps * (ranks - 1))
+        return expected_by_chance(min(count, steps), steps, share, ranks) > settings.chance_max
+
     def forget(self) -> list[Sighting]:
         """Clear what is open: the job restarted or is over."""
         said = [replace(run.seen, active=False) for _, run in sorted(self.runs.items()) if run.seen]
         said += self.votes.forget()
-        self.runs, self.compared, self.votes = {}, 0, Votes()
+        self.runs, self.compared, self.late, self.votes = {}, 0, [], Votes()
         return said
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 import msgspec
 
 from detectors.base import Sighting
+from detectors.chance import expected_by_chance
 from telemetry.findings import six_digits
 from telemetry.settings import StragglerSettings
 
@@ -23,6 +24,7 @@ class Votes(msgspec.Struct):
     """One job's vote under way.
 
     round_s  event time at which the round began
+    told     ranks that were compared
     rounds   of this vote that are over; `steps` of it so far
     round    node -> outliers of the round, `marks` node -> rounds won, `count` node -> outliers
     ranks    rank -> steps in which it was an outlier, of the nodes that had any
@@ -31,6 +33,7 @@ class Votes(msgspec.Struct):
     round_s: float | None = None
     rounds: int = 0
     steps: int = 0
+    told: int = 0
     began_s: float = 0.0
     round: dict[str, int] = {}
     marks: dict[str, int] = {}
@@ -39,16 +42,19 @@ class Votes(msgspec.Struct):
     seen: Sighting | None = None
 
     def take(
-        self, outliers: Mapping[int, str], began_s: float, job: str, settings: StragglerSettings
-    ) -> list[Sighting]:
-        """One step's outliers, rank -> node; what the vote says where it ends with it."""
+        self, outliers: Mapping[int, str], told: int, began_s: float, job: str,
+        settings: StragglerSettings,
+    ) -> list[Sighting]:  # fmt: skip
+        """One step's outliers, rank -> node, of the `told` ranks that were compared; what the vote
+        says where it ends with it.
+        """
         if self.round_s is None or began_s < self.round_s:
             self._begin(began_s)
         assert self.round_s is not None
         said: list[Sighting] = []
         if began_s - self.round_s >= settings.vote_s:
             said = self._close(began_s, job, settings)
-        self.steps += 1
+        self.steps, self.told = self.steps + 1, max(self.told, told)
         for rank, node in outliers.items():
             if node:
                 self.round[node] = self.round.get(node, 0) + 1
@@ -73,8 +79,14 @@ class Votes(msgspec.Struct):
         if not self.count:
             return ""
         first = min(self.count, key=lambda node: (-self.count[node], node))
-        share = max(self.ranks.values()) / max(1, self.steps)
-        sure = self.marks.get(first, 0) >= settings.vote_marks and share >= settings.rank_share
+        most = min(max(self.ranks.values()), self.steps)
+        others = (sum(self.ranks.values()) - most) / max(1, self.steps * (self.told - 1))
+        chance = expected_by_chance(most, self.steps, others, self.told)
+        sure = (
+            self.marks.get(first, 0) >= settings.vote_marks
+            and most >= settings.rank_share * self.steps
+            and chance <= settings.chance_max
+        )
         return first if sure else ""
 
     def _turn(self, elected: str, job: str, settings: StragglerSettings) -> list[Sighting]:
@@ -97,7 +109,7 @@ class Votes(msgspec.Struct):
 
     def _begin(self, at_s: float) -> None:
         self.round_s = self.began_s = at_s
-        self.rounds = self.steps = 0
+        self.rounds = self.steps = self.told = 0
         self.round, self.marks, self.count, self.ranks = {}, {}, {}, {}
 
     def forget(self) -> list[Sighting]:

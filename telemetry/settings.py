@@ -185,6 +185,7 @@ class StragglerSettings(Section, frozen=True, kw_only=True):
     rank_window_steps: Count = 20
     rank_min_steps: Count = 8
     rank_share: Share = 0.5
+    chance_max: Positive = 0.01  # ranks that may stand out so by chance, as the others vary
     report_share: Share = 0.25  # of the job's ranks and nodes; fewer prove nothing
     group_min: Count = 6  # below it no value can be two sigmas from the mean
     vote_s: Positive = 10.0  # ByteRobust: an aggregation every 10 s

@@ -70,6 +70,17 @@ def test_a_drop_that_both_the_kernel_and_the_counter_tell_is_one() -> None:
     assert [2] == [s.events for s in down(detector, 180.0)]
 
 
+def test_a_counter_that_is_read_in_the_tick_after_the_drop_tells_of_the_same() -> None:
+    detector = flap()
+    down(detector, 99.9, "nic:mlx5_0/1")
+
+    assert [1] == [s.events for s in counted(detector, 100.0, 0.1)]
+    assert [2] == [s.events for s in counted(detector, 110.0, 0.1)]  # and this of another
+    assert [2] == [s.events for s in counted(detector, 110.0, 0.1)]  # the same tick again
+    assert [2] == [s.events for s in down(detector, 105.0, "nic:mlx5_0/1")]
+    assert [3] == [s.events for s in down(detector, 106.0, "nic:mlx5_0/1")]
+
+
 def test_one_drop_is_a_network_event_that_accuses_nobody_for_certain() -> None:
     (seen,) = down(flap(), 10.0)
 

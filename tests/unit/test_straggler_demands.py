@@ -10,6 +10,7 @@ import pytest
 
 from detectors.attempts import Attempts
 from detectors.base import Sighting
+from detectors.chance import expected_by_chance
 from detectors.straggler import Straggler
 from detectors.two_sigma import slow_by_throughput, slow_by_time
 from telemetry.records import StepKind, Steps
@@ -231,3 +232,17 @@ def test_a_vote_ends_when_the_node_is_as_fast_as_the_others() -> None:
     well = run(lambda *_: 1.0, range(40, 120))
     said = [s for s in fed(straggler(), [*sick, *well]) if s.metric == "compute_time_votes"]
     assert [True, False] == [s.active for s in said]
+
+
+def test_of_many_ranks_that_all_vary_none_is_named() -> None:
+    """Each rank is late in one step of eight: of 64, one is late in half of eight by chance."""
+    random = np.random.default_rng(2)
+    late = random.random((200, 64)) < 0.125
+    steps = run(lambda step, rank: 1.6 if late[step, rank] else 1.0, range(1, 200))
+    assert [] == [s for s in fed(straggler(), steps) if s.active]
+
+
+def test_what_is_expected_by_chance() -> None:
+    assert 64 * 70 * 0.125**4 == expected_by_chance(4, 8, 0.125, 64)
+    assert 0.0 == expected_by_chance(1, 8, 0.0, 64)
+    assert 64.0 == expected_by_chance(0, 8, 0.5, 64)
