@@ -66,6 +66,20 @@ class View(Protocol):
         """What the node's hardware record says of a NIC port, None where it says nothing."""
         ...
 
+    def named(self, name: str) -> str:
+        """The node that goes by this name or alias; the name itself where nobody knows better."""
+        ...
+
+    def device(self, node: str, entity: str) -> str:
+        """What the part keeps through boots and renames: a GPU's UUID, a port's GUID or address;
+        of entity "" the machine's serial number; "" where unknown.
+        """
+        ...
+
+    def holds(self, node: str, device: str) -> bool:
+        """Whether the node's newest hardware record lists this device."""
+        ...
+
     def reporting(self) -> Sequence[str]:
         """The nodes that are expected to report, sorted by name."""
         ...

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from detectors import identity
 from detectors.base import View
 from detectors.naming import needed
 from detectors.retelling import Retelling
@@ -59,7 +60,7 @@ class Correlator:
         """The incidents that these findings open or change, each in its next revision."""
         touched: dict[str, None] = {}
         for finding in findings:
-            placed = _placed(finding, view)
+            placed = identity.placed(finding, view)
             if finding.role == "evidence" or is_hearsay(finding):
                 self._shelf.put(placed)
                 touched.update(dict.fromkeys(self._near(placed)))
@@ -81,9 +82,19 @@ class Correlator:
             if closed_s is not None:
                 if now_s - closed_s > self._settings.reopen_s:
                     del self._stories[story.id]
-            elif self._is_over(story, now_s):
+                continue
+            self._end_renamed(story, view, now_s)
+            if self._is_over(story, now_s):
                 closed.append(_revision(story, closed_at=now_s))
         return closed
+
+    def _end_renamed(self, story: Story, view: View, now_s: float) -> None:
+        """Faults under a name that means another part now: nobody will ever clear them."""
+        for key, fault in story.faults.items():
+            if identity.is_over(fault, view):
+                finding = msgspec.structs.replace(fault.finding, state="clear")
+                story.faults[key] = msgspec.structs.replace(fault, finding=finding)
+                self._note_quiet(story, now_s)
 
     def decided(self, incident: Incident) -> None:
         """Keep what the ladder added, so that the next revision carries it on."""
@@ -118,11 +129,12 @@ class Correlator:
         known = [s for s in self._stories.values() if finding.id in s.faults and not s.merged]
         if known:
             for story in known:
-                story.faults[finding.id] = placed
+                story.faults[finding.id] = identity.again(story.faults[finding.id], placed)
                 self._note_quiet(story, now_s)
             return [story.id for story in known]
         if finding.state == "clear":
             return []
+        renamed = [s.id for s in self._stories.values() if s.is_open and identity.rename(s, placed)]
         home = self._home(placed) or self._story(_scope(finding), finding.kind, placed, now_s)
         if home is None:
             self.dropped += 1
@@ -130,7 +142,7 @@ class Correlator:
         if len(home.faults) < FAULTS_MAX:
             home.faults[finding.id] = placed
         home.quiet_since_s = None
-        return [home.id, *self._united(home, placed, now_s)]
+        return [home.id, *renamed, *self._united(home, placed, now_s)]
 
     def _home(self, placed: Placed) -> Story | None:
         """The open story that a new fault belongs to, None where it is its own."""
@@ -145,6 +157,8 @@ class Correlator:
         """How well a fault fits a story, 0 best; None not at all."""
         finding = placed.finding
         if story.incident.scope == _scope(finding) and story.root_kind == finding.kind:
+            return 0
+        if any(identity.same_device(fault, placed) for fault in story.faults.values()):
             return 0
         if story.incident.scope == f"leaf:{placed.leaf}" and finding.kind in LEAF_KINDS:
             return 0
@@ -207,7 +221,9 @@ class Correlator:
         """A story of this scope and kind: one that reopens, else a new one; None where full."""
         for story in self._stories.values():
             closed_s = story.incident.closed_at
-            same = story.incident.scope == scope and story.root_kind == kind and not story.merged
+            same = story.incident.scope == scope and story.root_kind == kind
+            same |= any(identity.same_device(fault, root) for fault in story.faults.values())
+            same &= not story.merged
             if same and closed_s is not None and now_s - closed_s <= self._settings.reopen_s:
                 story.incident = msgspec.structs.replace(story.incident, closed_at=None)
                 story.reopened = True
@@ -398,13 +414,6 @@ def _scope(finding: Finding) -> str:
     if finding.node:
         return f"node:{finding.node}"
     return f"job:{finding.job}" if finding.job else "cluster"
-
-
-def _placed(finding: Finding, view: View) -> Placed:
-    if not finding.node:
-        return Placed(finding, finding.job, "")
-    place = view.place(finding.node, finding.onset)
-    return Placed(finding, finding.job or place.job, place.leaf)
 
 
 def _revision(story: Story, **changes: Any) -> Incident:

@@ -151,7 +151,8 @@ def _plain(story: Story) -> Told:
     confidence = min(0.9, _FLAP_CONFIDENCE * events) if events else _FAULT_CONFIDENCE
     named = {
         f.finding.node: f.finding
-        for f in reversed(faults)
+        # The first one names the part, before those that are over: their parts may have new names.
+        for f in sorted(reversed(faults), key=lambda f: f.finding.state != "clear")
         if f.finding.node and f.finding.kind not in JOB_KINDS
     }
     return Told(

@@ -33,7 +33,7 @@ class Shelf:
             self._told_of.setdefault(told_of(finding), {})[finding.id] = None
         else:
             first = self._all[finding.id]
-            placed = Placed(finding, first.job, first.leaf)
+            placed = Placed(finding, first.job, first.leaf, first.device, first.machine)
         self._all[finding.id] = placed
 
     def is_open(self, finding_id: str) -> bool:

@@ -18,11 +18,16 @@ UNDECIDED = Verdict(action="none", reason="", targets=[], when="now", at=0.0)
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A finding in its newest revision, with the job and leaf of its node at its onset."""
+    """A finding in its newest revision, with the job and leaf of its node at its onset.
+
+    device, machine   what its part and its node keep through boots and renames, "" where unknown
+    """
 
     finding: Finding
     job: str
     leaf: str
+    device: str = ""
+    machine: str = ""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from detectors.base import Place
+from streams.identities import Identities
 from telemetry.records import Allocation, Hardware, Job, JobNode, NodeInfo, Port
 
 NOWHERE = Place(job="", stage=None, leaf="", rack="", pod="")
@@ -50,6 +51,7 @@ class Inventory:
         self._by_node: dict[str, list[tuple[Job, JobNode]]] = {}
         self._leaves: dict[str, list[str]] = {}
         self._ranks: dict[str, dict[int, str]] = {}
+        self._identities = Identities()
         self._changes: list[float] = []
         self._places: dict[tuple[str, int], Place] = {}  # by node and changes that lie behind
         self.version = 0
@@ -83,6 +85,7 @@ class Inventory:
         """What a node is made of."""
         if record.node in self._hardware or len(self._hardware) < NODES_MAX:
             self._hardware[record.node] = record
+            self._identities.take(record)
 
     def hear(self, node: str, arrival: float) -> None:
         """The node spoke."""
@@ -191,6 +194,20 @@ class Inventory:
         ports = () if record is None else record.ports
         return next((port for port in ports if port.name == name), None)
 
+    def named(self, name: str) -> str:
+        """The node that goes by this name or alias."""
+        if name in self._nodes or name in self._hardware:
+            return name
+        return self._identities.node_of(name)
+
+    def device(self, node: str, entity: str) -> str:
+        """What the part keeps through boots and renames, "" where unknown."""
+        return self._identities.device(node, entity, self._heard)
+
+    def holds(self, node: str, device: str) -> bool:
+        """Whether the node's newest hardware record lists this device."""
+        return self._identities.holds(node, device)
+
     def hardware(self, node: str) -> Hardware | None:
         """What the node is made of."""
         return self._hardware.get(node)
@@ -254,6 +271,9 @@ class Inventory:
         self._jobs = {job.id: job for job in state.jobs}
         self._nodes = {node.name: node for node in state.nodes}
         self._hardware = {record.node: record for record in state.hardware}
+        self._identities = Identities()
+        for record in state.hardware:
+            self._identities.take(record)
         self._heard = dict(state.heard)
         self._listing = state.listing
         self._reindex()

@@ -136,11 +136,16 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """One NIC port, "mlx5_3/1", and whether it is meant to be up (None: nobody said)."""
+    """One NIC port, "mlx5_3/1", and whether it is meant to be up (None: nobody said).
+
+    guid, pci   what it keeps when a boot gives it another name; "" where unknown
+    """
 
     name: str
     should_be_up: bool | None = None
     fabric: bool = True
+    guid: str = ""
+    pci: str = ""
 
 
 class Hardware(Header, frozen=True, kw_only=True, tag_field="kind", tag="hardware"):

@@ -25,6 +25,8 @@ class FakeView:
     heard: dict[str, float] = field(default_factory=dict)
     patience: Mapping[str, float] = field(default_factory=dict)
     ports: Mapping[tuple[str, str], Port] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[tuple[str, str], str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
 
     def place(self, node: str, at_s: float) -> Place:
@@ -49,6 +51,15 @@ class FakeView:
 
     def port(self, node: str, name: str) -> Port | None:
         return self.ports.get((node, name))
+
+    def named(self, name: str) -> str:
+        return self.aliases.get(name, name)
+
+    def device(self, node: str, entity: str) -> str:
+        return self.devices.get((node, entity), "")
+
+    def holds(self, node: str, device: str) -> bool:
+        return any(one == node and held == device for (one, _), held in self.devices.items())
 
     def reporting(self) -> Sequence[str]:
         return sorted(self.heard)
