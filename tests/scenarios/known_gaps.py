@@ -10,7 +10,4 @@ GAPS: dict[str, str] = {
 }
 
 # Wrong by chance: one seed in two. Not strict, for the seeds without it pass.
-CHANCES: dict[tuple[str, str, int], str] = {
-    ("uneven-sequences", "obvious", 64): "with ranks that vary by 16 % one of 512 stands out by"
-    " chance in half of eight steps, and its node is isolated",
-}
+CHANCES: dict[tuple[str, str, int], str] = {}
