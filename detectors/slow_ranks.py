@@ -15,6 +15,7 @@ from detectors.votes import Votes
 from telemetry.findings import six_digits
 from telemetry.settings import StragglerSettings
 
+SIZE_STEPS = 16
 RANKS_MIN = 3  # two ranks cannot say which of them is wrong
 
 
@@ -36,6 +37,7 @@ class SlowRanks(msgspec.Struct):
 
     votes     the vote for the slow node
     late      slow ranks of each compared step of the window
+    nodes     of the job, looked up every `SIZE_STEPS` steps
     rank_max  the highest rank that ever reported: a lower bound of how many there are
     """
 
@@ -44,6 +46,7 @@ class SlowRanks(msgspec.Struct):
     votes: Votes = msgspec.field(default_factory=Votes)
     rank_max: int = 0
     late: list[int] = []
+    nodes: int = 0
 
     def judge(
         self, whole: WholeStep, job: str, view: View, settings: StragglerSettings
@@ -84,11 +87,12 @@ class SlowRanks(msgspec.Struct):
         told = np.count_nonzero(~np.isnan(whole.compute_time_s))
         if told < settings.report_share * (self.rank_max + 1):
             return True
-        nodes = len(view.job_nodes(job, whole.at_s))
+        if self.nodes == 0 or whole.step % SIZE_STEPS == 0:
+            self.nodes = len(view.job_nodes(job, whole.at_s))
         named = set(whole.nodes)
         if "" in named:
             named.update(view.rank_node(job, rank) for rank in whole.ranks.tolist())
-        return len(named - {""}) < settings.report_share * nodes
+        return len(named - {""}) < settings.report_share * self.nodes
 
     def _fold(
         self,

@@ -192,14 +192,21 @@ class States(Quiet):
     def _crowd(
         self, rule: StateRule, ripe: Sequence[tuple[str, str, str]], tick: Tick, view: View
     ) -> set[str]:
-        """Nodes that share the state with too many of their job for it to be theirs alone."""
-        jobs = {node: view.place(node, tick.at_s).job for _, node, _ in ripe}
-        count = Counter(jobs.values())
+        """Nodes that share the state with too many of their job, or behind their leaf, for it to be
+        theirs alone; a mate counts from its first bad sample on.
+        """
+        places = {node: view.place(node, tick.at_s) for _, node, _ in ripe}
+        if not places:
+            return set()
+        mates = {node for name, node, _ in self._held if name == rule.name}
+        at = [view.place(node, tick.at_s) for node in sorted(mates)]
+        in_job, behind = Counter(place.job for place in at), Counter(place.leaf for place in at)
         shared = set()
-        for node, job in jobs.items():
-            size = len(view.job_nodes(job, tick.at_s)) if job else len(tick.nodes)
-            limit = max(self._settings.shared_nodes_min, self._settings.shared_share * size)
-            if count[job] >= limit:
+        for node, place in places.items():
+            size = len(view.job_nodes(place.job, tick.at_s)) if place.job else len(tick.nodes)
+            least = self._settings.shared_nodes_min
+            limit = max(least, self._settings.shared_share * size)
+            if in_job[place.job] >= limit or (place.leaf and behind[place.leaf] >= least):
                 shared.add(node)
         return shared
 

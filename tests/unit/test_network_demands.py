@@ -124,3 +124,19 @@ def test_d8_a_value_that_is_missing_is_neither_bad_nor_good() -> None:
         one = replace(one, watched_metrics=(BY_NAME["nic_port_state"],), watched=watched)
         said += detector.on_tick(one, cluster(8), 10.0 * place)
     assert [] == said
+
+
+def test_ports_that_are_down_behind_one_leaf_are_the_switch_s_though_the_job_is_large() -> None:
+    """Three nodes of 64 share a leaf and a dead port; two of them were polled a tick earlier."""
+    detector, view, said = States(RULES), cluster(64, leaf_size=8), list[Sighting]()
+    names = [f"n{i:02d}" for i in range(64)]
+    for place in range(40):
+        one = tick("nic_receive_bytes_total", np.zeros((1, 64)), names, 10.0 * place)
+        state = np.full((1, 64, 1), 4.0)
+        state[0, :2, 0] = 4.0 if place < 3 else 1.0
+        state[0, 2, 0] = 4.0 if place < 5 else 1.0
+        one = replace(one, watched_metrics=(BY_NAME["nic_port_state"],), watched=state)
+        said += detector.on_tick(one, view, 10.0 * place)
+
+    assert {"evidence"} == {s.role for s in said if s.node}
+    assert not any(s.certain for s in said)
