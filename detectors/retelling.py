@@ -146,6 +146,13 @@ def _plain(story: Story) -> Told:
     faults = ordered(story.faults.values())
     # A job that stands still is the symptom; whatever else the story holds is nearer to the cause.
     faults = [f for f in faults if f.finding.kind != "job_hang"] or faults
+    # A crash in the job's own code is over in a moment and explains what is quiet after it.
+    crashes = [f for f in faults if f.finding.kind == "user_error"]
+    if crashes:
+        return Told(
+            kind="user_error", cause=crashes[0].finding.cause, severity="critical",
+            confidence=_FAULT_CONFIDENCE, suspects=[],
+        )  # fmt: skip
     root = min(_open_or_all(faults), key=lambda f: _SEVERITY_ORDER[f.finding.severity]).finding
     events = _network_events(story)
     confidence = min(0.9, _FLAP_CONFIDENCE * events) if events else _FAULT_CONFIDENCE
