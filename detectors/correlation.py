@@ -24,6 +24,7 @@ from detectors.story import (
     Story,
     is_hearsay,
     is_machine_fault,
+    subject_of,
     told_of,
 )
 from telemetry.findings import Finding, Incident, Kind, stable_id
@@ -57,9 +58,12 @@ class Correlator:
         self.dropped = 0
 
     def take(self, findings: Sequence[Finding], view: View, now_s: float) -> list[Incident]:
-        """The incidents that these findings open or change, each in its next revision."""
+        """The incidents that these findings open or change, each in its next revision.
+
+        What is heard together has no order: proven faults come first, then by onset and name.
+        """
         touched: dict[str, None] = {}
-        for finding in findings:
+        for finding in sorted(findings, key=_precedence) if len(findings) > 1 else findings:
             placed = identity.placed(finding, view)
             if finding.role == "evidence" or is_hearsay(finding):
                 self._shelf.put(placed)
@@ -400,6 +404,13 @@ class Correlator:
         self._stories = {story.id: story for story in kept.stories}
         self._shelf.refill(kept.evidence)
         self.dropped = kept.dropped
+
+
+def _precedence(finding: Finding) -> tuple[object, ...]:
+    return (
+        finding.role == "evidence", not finding.certain, finding.onset, *subject_of(finding),
+        finding.job, finding.id, finding.rev,
+    )  # fmt: skip
 
 
 def _stops(finding: Finding) -> bool:

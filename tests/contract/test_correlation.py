@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 
 import msgspec
@@ -125,6 +126,37 @@ def test_a_restart_changes_nothing(
     second.restore(json.loads(msgspec.json.encode(first.snapshot())))
 
     assert run(Correlator(RULES), log) == [*before, *run(second, log[cut:])]
+
+
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 10), st.sampled_from(NODES), st.booleans()), max_size=12),
+        max_size=5,
+    ),
+    shuffled=st.randoms(use_true_random=False),
+)
+@settings(deadline=None, max_examples=150)
+def test_the_order_of_what_is_heard_at_one_time_changes_nothing(
+    batches: list[list[tuple[int, str, bool]]], shuffled: random.Random
+) -> None:
+    book, log = FindingBook("main"), []
+    for at, batch in enumerate(batches):
+        now_s, once = 1_000.0 + 40.0 * at, set()
+        found = []
+        for shape, node, active in batch:
+            if (shape, node) not in once:
+                seen = [*sightings(node, ECN, now_s - 5.0), _hearsay(node, now_s - 5.0)][shape]
+                found.append(book.say(replace(seen, active=active), now_s))
+            once.add((shape, node))
+        log.append((now_s, [finding for finding in found if finding is not None]))
+    other = [(at, shuffled.sample(found, len(found))) for at, found in log]
+
+    assert run(Correlator(RULES), log) == run(Correlator(RULES), other)
+
+
+def _hearsay(node: str, onset_s: float) -> Sighting:
+    return Sighting(True, "dist_error", node, "peer:n07", "process_nccl", onset_s, role="evidence",
+                    kind="nic_fault", cause="network")  # fmt: skip
 
 
 @given(moments=MOMENTS)

@@ -399,7 +399,7 @@ def test_nan_user_error_and_a_slow_job_are_separate_stories() -> None:
 
     desk.see(150.0, of_job("loss_anomaly"), of_job("user_error", cause="user_code"), slow())
 
-    assert ["loss_anomaly", "user_error", "job_slow"] == [i.kind for i in desk.newest.values()]
+    assert ["job_slow", "loss_anomaly", "user_error"] == [i.kind for i in desk.newest.values()]
 
 
 def test_an_exception_after_a_lost_gpu_is_its_echo_one_before_is_not() -> None:
