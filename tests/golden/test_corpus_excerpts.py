@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from collectors.capture import open_capture
 from streams.replay import Outcome
 from telemetry.findings import ISOLATING, Incident
-from tests.excerpts import JOB, Excerpt
+from telemetry.records import Steps
+from telemetry.settings import EngineSettings
+from tests.excerpts import DATA, JOB, Excerpt
+from tests.folding import folded, numbered
 
 
 def day(text: str) -> float:
@@ -112,6 +116,23 @@ def test_a_first_step_of_573_seconds_is_no_hang_and_no_slow_job(told: dict[str, 
     outcome = told[RESUME.name]
     assert ["loss_anomaly"] == [one.kind for one in outcome.sorted_incidents()]
     assert not {"job_hang", "job_slow"} & {f.kind for f in outcome.findings.values()}
+
+
+@pytest.mark.parametrize(
+    "name", ["megds_gpt2_perf_n16_ds_on.out", "megatron_deepspeed_pdsh_host_prefix_tail.log"]
+)
+def test_real_healthy_logs_of_megatron_say_nothing_as_they_are(name: str, tmp_path: Path) -> None:
+    """A whole run of 49 steps of 136 s, and the five steps of a benchmark."""
+    place = tmp_path / "training" / JOB
+    place.mkdir(parents=True)
+    (place / "train.log").write_bytes((DATA / name).read_bytes())
+    (place / "clock.json").write_text('{"start": 1650000000}', "utf-8")
+    with open_capture(tmp_path, EngineSettings(), "UTC") as capture:
+        records = list(capture.records())
+    steps = sum(isinstance(one, Steps) for one in records)
+    assert steps == (49 if "n16" in name else 5)
+    _, outcome = folded(numbered((one.at or 0.0, one) for one in records))
+    assert {} == outcome.findings
 
 
 @pytest.mark.parametrize("excerpt", ALL, ids=[one.name for one in ALL])
