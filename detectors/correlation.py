@@ -354,6 +354,8 @@ class Correlator:
 
     def _dead(self, jobs: set[str]) -> frozenset[str]:
         """Nodes of the jobs that are proven ill or that nobody hears."""
+        if not jobs:
+            return frozenset()
         return frozenset(
             fault.finding.node
             for story in self._stories.values()
