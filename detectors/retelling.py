@@ -51,7 +51,7 @@ class Retelling:
         for fault in _open_or_all(ordered(story.faults.values())):
             finding = fault.finding
             for placed in self._of_fault(fault, view):
-                if abs(placed.finding.onset - finding.onset) <= self._settings.join_s:
+                if abs(placed.finding.onset - finding.onset) <= self._settings.evidence_join_s:
                     near.setdefault(placed.finding.id, placed)
             if fault.job and (finding.certain or finding.kind == "node_silent"):
                 for placed in self._shelf.of_job(fault.job):

@@ -272,6 +272,7 @@ class CorrelationSettings(Section, frozen=True, kw_only=True):
 
     clear_s: Positive = 600.0
     reopen_s: Positive = 1_800.0
+    evidence_join_s: Positive = 240.0  # evidence that began at another time is a coincidence
     join_s: Positive = 900.0  # a slow job and a node's evidence further apart are two stories
     others_nodes_min: Count = 3  # evidence on a node from other nodes counts from so many on
     others_share: Share = 0.1  # and from this share of the job's nodes
