@@ -18,6 +18,7 @@ from telemetry.records import Steps
 from telemetry.settings import EngineSettings
 
 NOTHING = -1
+REPORTERS_MAX = 200_000  # ranks that tell of one job
 
 
 class JobAttempts(msgspec.Struct):
@@ -60,7 +61,8 @@ class Attempts(Quiet):
             and steps.at - job.at_s >= self._settings.apart_s
         ):
             said += self._ended(job, steps.job, steps.at)
-        job.last[reporter] = highest
+        if reporter in job.last or len(job.last) < REPORTERS_MAX:
+            job.last[reporter] = highest
         job.newest = max(job.newest, highest)
         if job.said is not None and job.newest > job.best:
             said.append(replace(job.said, active=False))

@@ -119,19 +119,17 @@ class Fold:
         self.offset = arrived.offset
         record = arrived.record
         self.counters.records += 1
-        taken = not isinstance(record, Rejected) and not self._refusal(record)
-        if isinstance(record, Begin) and taken and self._is_another_piece(record):
-            self._forget_all()
-            self.piece = (record.at, record.name, record.replayed)
-        over = isinstance(record, End) and taken
-        if over:
-            self.coverage = self.covered()
+        refusal = record.reason if isinstance(record, Rejected) else self._refusal(record)
+        over = False
+        if isinstance(record, _EDGES) and not refusal:
+            over = isinstance(record, End)
+            self._edge(record)
         findings: list[Finding] = []
         incidents: list[Incident] = []
         if arrived.arrival > self.now:
             self._move_time(arrived.arrival, over, findings, incidents)
-        if isinstance(record, Rejected):
-            self.counters.reject(record.reason)
+        if refusal or isinstance(record, Rejected):
+            self.counters.reject(refusal)
         else:
             self._dispatch(record, arrived.arrival, findings, incidents)
             if isinstance(record, Frame):
@@ -139,13 +137,17 @@ class Fold:
                 self._close_due(findings, incidents)
         return Said(findings, incidents) if findings or incidents else NOTHING
 
+    def _edge(self, record: Begin | End) -> None:
+        """A piece of history begins and all before it is forgotten, or it ends."""
+        if isinstance(record, End):
+            self.coverage = self.covered()
+        elif self._is_another_piece(record):
+            self._forget_all()
+            self.piece = (record.at, record.name, record.replayed)
+
     def _dispatch(
         self, record: Record, arrival: float, findings: list[Finding], incidents: list[Incident]
     ) -> None:
-        refusal = self._refusal(record)
-        if refusal:
-            self.counters.reject(refusal)
-            return
         if not self._first_time(record):
             self.counters.duplicate += 1
             return
