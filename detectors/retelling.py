@@ -50,8 +50,11 @@ class Retelling:
         near: dict[str, Placed] = {}
         for fault in _open_or_all(ordered(story.faults.values())):
             finding = fault.finding
+            rules = self._settings
+            slow = finding.kind == "job_slow"  # what is to accuse a node began with the slowdown
+            apart_s = rules.evidence_join_s if slow else rules.join_s
             for placed in self._of_fault(fault, view):
-                if abs(placed.finding.onset - finding.onset) <= self._settings.evidence_join_s:
+                if abs(placed.finding.onset - finding.onset) <= apart_s:
                     near.setdefault(placed.finding.id, placed)
             if fault.job and (finding.certain or finding.kind == "node_silent"):
                 for placed in self._shelf.of_job(fault.job):
