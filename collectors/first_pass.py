@@ -93,19 +93,29 @@ class FirstPass:
             aliases,
         )
         self._jobs = [job.id for job in listing.jobs] if listing is not None else []
+        starts = [job.start for job in listing.jobs if job.start] if listing is not None else []
+        self._start_s = min(starts, default=None)
         self._places: dict[Series, tuple[Target, Column] | None] = {}
         self._told = Told()
         self._xids = GaugeRuns()
 
     def run(self) -> None:
-        """Read all files, in the order of their names; metrics first, they are always dated."""
+        """Read all files, in the order of their names.
+
+        Metrics first, they are always dated. Without them the training logs go before the kernel
+        logs, which may print no year.
+        """
         for file in layout.metric_files(self._path):
             self._metrics(file)
         self._put.spill.flush()
+        no_metrics = self._put.spill.span() is None
+        if no_metrics:
+            self._trainings()
+        near_s = self._near_s()
         for file in layout.kernel_files(self._path):
-            self._kernel(file)
-        for file in layout.training_files(self._path):
-            self._training(file)
+            self._kernel(file, near_s)
+        if not no_metrics:
+            self._trainings()
         for event in self._xids.events():
             self._put.store.add(event)
         self._put.store.flush()
@@ -140,19 +150,27 @@ class FirstPass:
         if blind:
             self._put.note(f"nobody sends the metrics that would show: {', '.join(blind)}")
 
-    def _kernel(self, file: Path) -> None:
+    def _near_s(self) -> float | None:
+        """A time near which the capture lies: of metrics, of training logs, of a job's start."""
+        self._put.store.sort()
+        span = self._put.spill.span() or self._put.store.span()
+        return span[0] if span is not None else self._start_s
+
+    def _kernel(self, file: Path, near_s: float | None) -> None:
         node, name = self._names.of_file(layout.stem(file)), self._name(file)
-        span = self._put.spill.span()
         clock = Clock(
-            tz=self._zone, year=self._year, near_s=span[0] if span is not None else None,
-            boot_s=_boot(layout.boot_file(file)),
-        )  # fmt: skip
+            tz=self._zone, year=self._year, near_s=near_s, boot_s=_boot(layout.boot_file(file))
+        )
         for said in records(KernelLog(name, clock), self._pieces(file, []), node):
             if isinstance(said, Rejected) and said.reason == NO_DATE:
                 self._put.note(f"{name}: lines without a date were left out; kernel/<node>.boot"
                                " names the boot time in Unix seconds, capture.json the year"
                                )  # fmt: skip
             self._put.store.add(said)
+
+    def _trainings(self) -> None:
+        for file in layout.training_files(self._path):
+            self._training(file)
 
     def _training(self, file: Path) -> None:
         rank = re.fullmatch(r"rank-(\d{1,7})", layout.stem(file))

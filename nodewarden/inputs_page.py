@@ -37,7 +37,8 @@ a form that has no row here is not read. Adding one is adding a row and a sample
 - A listing that is cut, or comes with errors, is incomplete: what it lacks is unknown, never gone.
 - Times that name no zone are read in `--tz`, else `capture.json`'s `timezone`, else the settings'
   `timezone`, else UTC; the report says which. A year that is not printed is `capture.json`'s
-  `year`, else the one nearest to what the capture's other files date.
+  `year`, else the one nearest to the metrics, else to the training logs, else to the first job's
+  `start` in `jobs.json`.
 """
 SCHEDULER = """Slurm prints `end` of a running job as its time limit: it is left out. In a capture
 (`alloc/*`) a node's state counts from when the listing says that the node came into it; a state

@@ -20,6 +20,8 @@ METRICS = "".join(
     f'DCGM_FI_DEV_GPU_TEMP{{Hostname="n1",gpu="0"}} 60 {1_772_020_800 + 15 * at}\n'
     for at in range(5)
 )
+STEP = "[2026-02-25 12:00:30] iteration 5/ 9 | elapsed time per iteration (ms): 5000.0 |\n"
+JOBS = '{"jobs": [{"id": "j", "nodes": ["n1"], "start": 1772020000}]}'
 JOURNAL = {"__REALTIME_TIMESTAMP": "1772020820500000", "_TRANSPORT": "kernel", "MESSAGE": FELL}
 
 
@@ -47,6 +49,8 @@ def read(path: Path, files: Mapping[str, str | bytes]) -> tuple[list[Event], lis
         {"kernel/n1.log": f"Feb 25 12:00:20.5 n1 kernel: {FELL}", "metrics/a.om": METRICS},
         {"kernel/n1.log": f"Feb 25 12:00:20.5 n1 kernel: {FELL}",
          "capture.json": '{"year": 2026, "cluster": "c"}'},
+        {"kernel/n1.log": f"Feb 25 12:00:20.5 n1 kernel: {FELL}", "training/j/a.log": STEP},
+        {"kernel/n1.log": f"Feb 25 12:00:20.5 n1 kernel: {FELL}", "jobs.json": JOBS},
         {"kernel/n1.log": json.dumps(JOURNAL) + "\n"},
         {"kernel/n1.log": f"<3>1 2026-02-25T12:00:20.5Z n1 kernel - - - {FELL}"},
         {"kernel/n1.log": f"2026-02-25T12:00:20,500000+00:00 {FELL}"},
