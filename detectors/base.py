@@ -89,7 +89,10 @@ class View(Protocol):
         ...
 
     def patience_s(self, node: str) -> float:
-        """How long the node may be quiet before silence proves something, from its intervals."""
+        """How long the node may be quiet before silence proves something, from its intervals.
+
+        0 while nothing it sends comes at intervals.
+        """
         ...
 
 

@@ -23,7 +23,7 @@ NOT_JUDGED = frozenset(
 class SilenceState(msgspec.Struct):
     """What a snapshot keeps.
 
-    heard         nodes that ever spoke
+    heard         nodes that ever spoke at intervals
     quiet         node -> what is open of it
     gap           our own blind spot, while it lasts
     next_scan_s   nothing can have expired before
@@ -90,6 +90,8 @@ class Silence(Quiet):
             if last_s is None or not _judged(node, view):
                 self._heard.discard(node)
                 continue
+            if node not in self._heard and view.patience_s(node) == 0.0:
+                continue  # only events so far: they come when they come
             if len(self._heard) < self._nodes_max:
                 self._heard.add(node)
             if node not in self._quiet:

@@ -24,6 +24,7 @@ class FakeView:
     states: dict[str, str] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
     patience: Mapping[str, float] = field(default_factory=dict)
+    patience_default_s: float = 30.0
     ports: Mapping[tuple[str, str], Port] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class FakeView:
         return self.heard.get(node)
 
     def patience_s(self, node: str) -> float:
-        return self.patience.get(node, 0.0)
+        return self.patience.get(node, self.patience_default_s)
 
 
 def cluster(nodes: int = 16, leaf_size: int = 8, job: str = "j1") -> FakeView:

@@ -55,6 +55,21 @@ def test_a_node_with_slower_sources_gets_the_patience_that_they_need() -> None:
     assert [] == run(view, ["n03"], 180.0, detector)
 
 
+def test_a_node_of_which_only_events_are_known_is_not_missed() -> None:
+    view, detector = cluster(), Silence(EngineSettings())
+    view.patience_default_s = 0.0
+    heard(view, 0.0)
+    assert [] == run(view, list(view.jobs["j1"]), 300.0, detector)
+
+
+def test_a_node_that_sent_at_intervals_once_is_missed_also_where_these_are_forgotten() -> None:
+    view, detector = cluster(), Silence(EngineSettings())
+    heard(view, 0.0)
+    assert [] == run(view, ["n03"], 30.0, detector)
+    view.patience_default_s = 0.0
+    assert [("node_silent", "n03", True)] == brief(run_from(view, ["n03"], 30.0, 200.0, detector))
+
+
 def test_it_clears_when_the_node_speaks_again() -> None:
     view, detector = cluster(), Silence(EngineSettings())
     heard(view, 0.0)
