@@ -25,6 +25,8 @@ LINES_MAX = 200
 EVIDENCE_MAX = 6
 KERNEL_MAX = 3
 NOTES_MAX = 20
+TABLE_WIDTH = 140  # a narrower terminal tears the six columns into syllables
+HEADS = ("since", "detector", "where", "metric", "observed / expected", "in words")
 
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 
@@ -33,12 +35,12 @@ def print_report(report: Report, console: Console) -> None:
     """Print the report: incidents (what acts first), what was watched, notes, score."""
     order = words.ordered([view.incident for view in report.incidents])
     views = [report.incidents[place] for place in order]
-    boxed = console.is_terminal
+    width = console.width if console.is_terminal else None
     _say(console, Text(visible(report.title, 200), style="bold"))
     _say(console, Text(_origin(report)))
     _say(console, Text(_count(report, views), style="bold"))
     for place, view in enumerate(views[:CARDS_MAX], 1):
-        _say(console, _card(place, len(views), view, boxed=boxed))
+        _say(console, _card(place, len(views), view, width))
     for view in views[CARDS_MAX : CARDS_MAX + LINES_MAX]:
         _say(console, _title(view.incident) + Text(" " + words.story(view.incident)))
     if (left_out := len(views) - CARDS_MAX - LINES_MAX) > 0:
@@ -81,13 +83,14 @@ def _count(report: Report, views: Sequence[IncidentView]) -> str:
     )
 
 
-def _card(place: int, count: int, view: IncidentView, *, boxed: bool) -> RenderableType:
+def _card(place: int, count: int, view: IncidentView, width: int | None) -> RenderableType:
+    """One incident; on a pipe, where there is no width, without a box."""
     incident = view.incident
     title = Text.assemble(_title(incident), f" incident {place} of {count} · {incident.kind}")
     body: list[RenderableType] = [
         Text(words.story(incident)),
         _verdict(incident.verdict, incident.job),
-        _evidence(incident.evidence, boxed=boxed),
+        _evidence(incident.evidence, width),
     ]
     for line in view.kernel_lines[:KERNEL_MAX]:
         body.append(Text(f"kernel {name(line.node)}: {visible(line.text, 300)}", style="dim"))
@@ -99,7 +102,7 @@ def _card(place: int, count: int, view: IncidentView, *, boxed: bool) -> Rendera
         body.append(
             Text(f"{more} {clock(last.at)}: {words.verdict_line(last, incident.job)}", style="dim")
         )
-    if not boxed:
+    if width is None:
         return Group(Text(""), title, *body)
     style = "red" if incident.verdict.action in ACTING else "yellow"
     return Panel(Group(*body), title=title, title_align="left", border_style=style)
@@ -117,21 +120,27 @@ def _verdict(verdict: Verdict, job: str) -> Text:
     )
 
 
-def _evidence(evidence: Sequence[Evidence], *, boxed: bool) -> RenderableType:
+def _evidence(evidence: Sequence[Evidence], width: int | None) -> RenderableType:
     shown, left_out = evidence[:EVIDENCE_MAX], len(evidence) - EVIDENCE_MAX
     aside = Text(f"{left_out:,} more pieces of evidence in the HTML report", style="dim")
     tail: list[RenderableType] = [aside] if left_out > 0 else []
-    if not boxed:
+    if width is None:
         return Group(*(Text("  " + " | ".join(_row(item))) for item in shown), *tail)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for head in ("since", "detector", "where", "metric", "observed / expected", "in words"):
+    heads: tuple[str, ...] = HEADS
+    rows = [_row(item) for item in shown]
+    if width < TABLE_WIDTH:  # the words repeat the metric and its numbers
+        heads = ("since", "in words")
+        rows = [(row[0], f"{row[1]}, {row[2]}: {row[-1]}") for row in rows]
+    for head in heads:
         table.add_column(head, overflow="fold", no_wrap=head == "since")
-    for item in shown:
-        table.add_row(*(Text(field) for field in _row(item)))
+    for row in rows:
+        table.add_row(*(Text(field) for field in row))
     return Group(table, *tail) if shown else Text("no evidence was recorded", style="dim")
 
 
 def _row(item: Evidence) -> tuple[str, ...]:
+    """As `HEADS` says."""
     where = " ".join(name(part) for part in (item.node, item.entity) if part) or "the job"
     numbers = f"{number(item.observed)} / {number(item.expected)} {visible(item.unit, 40)}".rstrip()
     if item.observed is None and item.expected is None:

@@ -17,10 +17,11 @@ from tests.unit.report_demo import evidence, incident, report, verdict
 HOSTILE = "[bold red]x[/] [link=http://e.vil]y[/link]\x1b]0;title\x07\x1b[2J\u202e[/nothing]"
 
 
-def printed(shown: Report, *, terminal: bool) -> str:
+def printed(shown: Report, *, terminal: bool, width: int = 100) -> str:
     out = StringIO()
     colors: Literal["standard"] | None = "standard" if terminal else None
-    print_report(shown, Console(file=out, force_terminal=terminal, width=100, color_system=colors))
+    console = Console(file=out, force_terminal=terminal, width=width, color_system=colors)
+    print_report(shown, console)
     return out.getvalue()
 
 
@@ -68,6 +69,14 @@ def test_a_terminal_gets_panels_no_wider_than_it_is() -> None:
 
     assert text.count("╭") == 3
     assert max(len(line) for line in text.splitlines() if line[:1] in "╭│╰") == 100
+
+
+def test_a_narrow_terminal_gets_the_evidence_in_words_that_are_not_torn() -> None:
+    narrow, wide = (printed(report(), terminal=True, width=width) for width in (60, 160))
+    assert "observed / expected" in wide
+    assert "expected" not in narrow
+    words = {word for item in evidence() for word in item.text.split() if len(word) < 40}
+    assert all(word in narrow for word in words)
 
 
 def test_no_incident_is_said_plainly() -> None:
