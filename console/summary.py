@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.text import MISSING, duration, number, several, visible
+from console.text import MISSING, duration, number, several, utc, visible
 
 ROWS_MAX = 100
 BLIND_SHOWN = 12
@@ -82,7 +82,7 @@ def _coverage(coverage: object) -> list[Fact]:
 def score_tables(score: Mapping[str, Any]) -> list[Table]:
     """Plain values as one table, each list of objects as its own."""
     plain = {k: v for k, v in score.items() if not _objects(v)}
-    tables = [Table("", ("what", "value"), tuple((label(k), cell(v)) for k, v in plain.items()))]
+    tables = [Table("", ("what", "value"), tuple((label(k), cell(v, k)) for k, v in plain.items()))]
     for key, value in score.items():
         if _objects(value):
             tables.append(_table(key, value))
@@ -114,6 +114,8 @@ def cell(value: object, key: str = "") -> str:
         case bool():
             return "yes" if value else "no"
         case int() | float():
+            if key == "onset":
+                return utc(value)
             return duration(value) if key.startswith("delay") else number(value)
         case str():
             return visible(value, 200)

@@ -101,3 +101,10 @@ def test_blind_nodes_losses_notes_and_score_are_shown() -> None:
     assert "! rejected 2" in text
     assert "note: jobs.json gives no pipeline stages" in text
     assert "kind nic_congested; nodes gpu-a017; found yes; delay 11 min" in text
+
+
+def test_the_score_dates_a_fault_as_people_do() -> None:
+    score = {"delay": 92.66, "outcomes": [{"kind": "gpu_lost", "onset": 1_790_000_000.0}]}
+    text = printed(Report("t", "c", "x", None, [], score=score), terminal=False)
+    assert "kind gpu_lost; onset 2026-09-21 14:13:20 UTC" in text
+    assert "delay 1 min 33 s" in text
