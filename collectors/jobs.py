@@ -9,7 +9,7 @@ from telemetry.errors import InputError
 from telemetry.records import Allocation, Job, JobNode, NodeInfo, Parallel
 
 LISTING = "jobs.json"
-REMEDY = 'see "A capture" in the documentation for its form'
+REMEDY = 'it holds {"jobs": [{"id": "4711", "nodes": ["n1", "n2"]}]}, see README, Replay'
 
 
 class _Job(msgspec.Struct):
