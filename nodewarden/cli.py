@@ -7,6 +7,7 @@ NODEWARDEN_TRACE=1 asks for it.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import pkgutil
@@ -29,6 +30,7 @@ from telemetry.errors import (
 )
 
 FINE, REFUSED, FAILED, INTERRUPTED = 0, 2, 3, 130
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _FAILURES = (PublishError, SourceUnavailable, SnapshotError)
 
 
@@ -55,7 +57,7 @@ class CommandFiles(click.Group):
 @click.group(cls=CommandFiles, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version(), prog_name="nodewarden", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Watch an LLM-training cluster, name the node that hurts the job, have it isolated."""
+    """Find the node that hurts an LLM-training job, and say what the scheduler should do."""
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -100,7 +102,9 @@ def _unexpected(error: Exception, environ: Mapping[str, str]) -> int:
         traceback.print_exception(error)
         return FAILED
     if isinstance(error, OSError) and error.filename is not None:
-        return _say(f"{error.filename}: {error.strerror}", REFUSED)
+        return _say(f"{error.filename}: {error.strerror}; check it and its permissions", REFUSED)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return _quiet(_say(f"cannot write: {error.strerror}; make room", REFUSED))
     said = f"unexpected {type(error).__name__}: {error}"
     return _say(f"{said}; {TRACE_VARIABLE}=1 shows where it happened", FAILED)
 
@@ -110,10 +114,10 @@ def _say(text: str, status: int) -> int:
     return status
 
 
-def _quiet() -> int:
+def _quiet(status: int = FINE) -> int:
     """The reader of our output left; what is still buffered must not fail at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FINE
+    return status
 
 
 def _where_help(error: click.UsageError) -> str:

@@ -196,6 +196,8 @@ def between(log: Log, from_s: float | None, to_s: float | None) -> Iterator[Arri
         used = True
         yield found
     if not used and (from_s is not None or to_s is not None):
+        if from_s is not None and to_s is not None and from_s > to_s:
+            raise InputError("--from lies after --to; exchange them")
         raise InputError(f"{log.name}: no record between --from and --to; widen them")
 
 

@@ -26,6 +26,8 @@ def command(kind: str, files: tuple[Path, ...]) -> None:
     if not files:
         _print(reader("-", _standard_input(sys.stdin.buffer)))
     for file in files:
+        if file.is_dir():
+            raise InputError(f"{file}: is a directory; give its files, or replay it")
         if not file.is_file():
             raise InputError(f"{file}: no such file; give a readable file or none for stdin")
         _print(reader(str(file), pieces(file, lambda _: None, lambda _: None)))

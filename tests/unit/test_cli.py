@@ -14,6 +14,8 @@ from nodewarden.cli import cli, run
 from telemetry.errors import InputError, NodewardenError, PublishError, SettingsError
 from telemetry.metrics import BY_SOURCE_NAME
 
+XID79 = Path(__file__).parents[1] / "data" / "capture-xid79"
+
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) -> tuple[int, str]:
     """Exit status and standard error of a refused command line."""
@@ -66,6 +68,9 @@ def test_nothing_at_all_shows_help_and_refuses(capsys: pytest.CaptureFixture[str
          "did you mean gpu_temperature_celsius?\n"),
         (["explain", "metric", "a\n\x1b[31mb"],
          "nodewarden: metric a [31mb: not in the catalogue; "),
+        (["parse", "kernel", "/"], "nodewarden: /: is a directory; give its files, or replay it\n"),
+        (["replay", str(XID79), "--from", "200", "--to", "100"],
+         "nodewarden: --from lies after --to; exchange them\n"),
         (["config", "check", "--config", "missing.toml"],
          "nodewarden: missing.toml: No such file or directory; "
          "give --config the settings file\n"),
@@ -133,7 +138,8 @@ def test_config_show_prints_every_value(capsys: pytest.CaptureFixture[str], tmp_
         (NodewardenError("x"), 2, "nodewarden: x\n"),
         (click.ClickException("y"), 2, "nodewarden: y\n"),
         (KeyboardInterrupt(), 130, "\nnodewarden: interrupted\n"),
-        (FileNotFoundError(2, "No such file", "r.html"), 2, "nodewarden: r.html: No such file\n"),
+        (FileNotFoundError(2, "No such file", "r.html"), 2,
+         "nodewarden: r.html: No such file; check it and its permissions\n"),
         (ZeroDivisionError("oops"), 3,
          "nodewarden: unexpected ZeroDivisionError: oops; "
          "NODEWARDEN_TRACE=1 shows where it happened\n"),
@@ -187,6 +193,14 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     program = f"{sys.executable} -m nodewarden config show | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_disk_is_no_error_of_ours() -> None:
+    program = f"{sys.executable} -m nodewarden config show > /dev/full"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+    said = "nodewarden: cannot write: No space left on device; make room\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_a_terminal_without_our_letters_shows_their_codes() -> None:
