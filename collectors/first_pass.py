@@ -32,6 +32,7 @@ from telemetry.records import Allocation, Rejected
 
 NOTES_MAX = 200
 BLANKED_SAID = 5
+UNLISTED_SAID = 5
 LAST_XID = "gpu_last_xid_code"
 JOB_LABELS = ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job")
 
@@ -131,6 +132,7 @@ class FirstPass:
             if target.source == TRAINING and "step" not in metrics:
                 put.note(f"training gauges of job {target.job!r} without a training_step were"
                          " left out: they cannot be joined to a step")  # fmt: skip
+        self._say_who_is_unlisted()
         self._say_what_is_off()
         if put.blanked:
             said = ", ".join(
@@ -138,6 +140,19 @@ class FirstPass:
                 for (metric, reason), count in put.blanked.most_common(BLANKED_SAID)
             )
             put.note(f"{put.blanked.total()} samples held no usable value and are null: {said}")
+
+    def _say_who_is_unlisted(self) -> None:
+        """Nodes with telemetry in a capture whose jobs have others: mostly names that differ."""
+        if not self._jobs:
+            return
+        sending = {target.node for target in self._put.spill.targets() if target.node}
+        sending |= {self._names.of_file(layout.stem(f)) for f in layout.kernel_files(self._path)}
+        unlisted = sorted(node for node in sending if not self._names.knows(node))
+        if unlisted:
+            said = ", ".join(unlisted[:UNLISTED_SAID])
+            more = ", ..." if len(unlisted) > UNLISTED_SAID else ""
+            self._put.note(f"{len(unlisted)} of {len(sending)} nodes with telemetry stand neither"
+                           f" in a job nor in the topology: {said}{more}")  # fmt: skip
 
     def _say_what_is_off(self) -> None:
         """Of the kinds of devices that somebody measures: what cannot be seen all the same."""
@@ -170,6 +185,11 @@ class FirstPass:
 
     def _trainings(self) -> None:
         for file in layout.training_files(self._path):
+            job = layout.job_of(file)
+            if self._jobs and job not in self._jobs:
+                self._put.note(f"job {job}: has a training log, and no listing names it, so it has"
+                               " no nodes; name the log's directory as the job's id"
+                               )  # fmt: skip
             self._training(file)
 
     def _training(self, file: Path) -> None:

@@ -153,6 +153,19 @@ def test_all_kinds_of_files_meet_in_one_order(tmp_path: Path) -> None:
     assert ["7"] == [record.job for record in records if isinstance(record, Steps)]
 
 
+def test_names_that_do_not_meet_are_said(tmp_path: Path) -> None:
+    jobs = {"jobs": [{"id": "7", "nodes": ["n1", "n2"]}]}
+    make(
+        tmp_path,
+        {"metrics/a.om": om("n1") + om("x1"), "kernel/x2.log": FELL, "training/run/a.log": STEP,
+         "jobs.json": json.dumps(jobs)},
+    )  # fmt: skip
+    notes = "\n".join(read(tmp_path)[1])
+    assert "job run: has a training log, and no listing names it" in notes
+    assert "2 of 3 nodes with telemetry stand neither in a job nor in the topology" in notes
+    assert notes.count(": x1, x2") == 1
+
+
 def test_gzipped_files_say_the_same_as_plain_ones(tmp_path: Path) -> None:
     plain = make(tmp_path / "a" / "c", {"metrics/a.om": om("n1"), "kernel/n1.log": FELL})
     packed = make(
