@@ -39,13 +39,16 @@ def print_report(report: Report, console: Console) -> None:
     _say(console, Text(visible(report.title, 200), style="bold"))
     _say(console, Text(_origin(report)))
     _say(console, Text(_count(report, views), style="bold"))
+    watched = facts(report.summary)
+    if care := [f"{row.label} {row.value}" for row in watched if row.warns]:
+        _say(console, Text("read with care: " + "; ".join(care)))
     for place, view in enumerate(views[:CARDS_MAX], 1):
         _say(console, _card(place, len(views), view, width))
     for view in views[CARDS_MAX : CARDS_MAX + LINES_MAX]:
         _say(console, _title(view.incident) + Text(" " + words.story(view.incident)))
     if (left_out := len(views) - CARDS_MAX - LINES_MAX) > 0:
         _say(console, Text(f"{left_out:,} more incidents not shown here"))
-    _say(console, _watched(facts(report.summary)))
+    _say(console, _watched(watched))
     for note in report.notes[:NOTES_MAX]:
         _say(console, Text(f"note: {visible(note, 600)}"))
     if report.score is not None:

@@ -86,6 +86,16 @@ def test_no_incident_is_said_plainly() -> None:
     assert "What was watched is not known" in text
 
 
+def test_what_the_verdicts_lack_stands_beside_the_count_of_incidents() -> None:
+    lines = printed(
+        Report("t", "c", "x", None, [], summary={"records": 5, "rejected": 1}), terminal=False
+    ).splitlines()
+    assert lines[2].startswith("No incident: ")
+    assert lines[3] == "read with care: rejected 1"
+    whole = printed(Report("t", "c", "x", None, [], summary={"rejected": 0}), terminal=False)
+    assert "with care" not in whole
+
+
 def test_many_incidents_stay_bounded() -> None:
     views = [IncidentView(incident(id=str(k))) for k in range(CARDS_MAX + LINES_MAX + 5)]
     text = printed(Report("t", "c", "x", None, views), terminal=False)
