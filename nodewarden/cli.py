@@ -74,7 +74,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         click.echo(error.format_message(), err=True)
         return REFUSED
     except click.UsageError as error:
-        return _say(f"{_one_line(error.format_message())} {_where_help(error)}", REFUSED)
+        said = _one_line(error.format_message()).removesuffix(".")
+        return _say(f"{said}. {_where_help(error)}", REFUSED)
     except click.ClickException as error:
         return _say(error.format_message(), REFUSED)
     except (click.Abort, KeyboardInterrupt):

@@ -68,6 +68,9 @@ def test_nothing_at_all_shows_help_and_refuses(capsys: pytest.CaptureFixture[str
          "did you mean gpu_temperature_celsius?\n"),
         (["explain", "metric", "a\n\x1b[31mb"],
          "nodewarden: metric a [31mb: not in the catalogue; "),
+        (["parse"],
+         "nodewarden: Missing argument 'KIND'. Choose from: collectives, exporter, kernel, nic, "
+         "slurm, stacks, training. See 'nodewarden parse --help'.\n"),
         (["parse", "kernel", "/"], "nodewarden: /: is a directory; give its files, or replay it\n"),
         (["replay", str(XID79), "--from", "200", "--to", "100"],
          "nodewarden: --from lies after --to; exchange them\n"),
