@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from datetime import UTC, datetime
@@ -88,9 +89,13 @@ def parse_time(text: str | None, option: str) -> float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        at_s = float(text)
     except ValueError:
         pass
+    else:
+        if not math.isfinite(at_s):
+            raise InputError(f"{option} {text!r}: no time; {TIME_HELP}")
+        return at_s
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:

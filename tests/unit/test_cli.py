@@ -72,6 +72,8 @@ def test_nothing_at_all_shows_help_and_refuses(capsys: pytest.CaptureFixture[str
          "nodewarden: Missing argument 'KIND'. Choose from: collectives, exporter, kernel, nic, "
          "slurm, stacks, training. See 'nodewarden parse --help'.\n"),
         (["parse", "kernel", "/"], "nodewarden: /: is a directory; give its files, or replay it\n"),
+        (["replay", str(XID79), "--from", "1e400"], "nodewarden: --from '1e400': no time; "),
+        (["replay", str(XID79), "--to", "nan"], "nodewarden: --to 'nan': no time; "),
         (["replay", str(XID79), "--from", "200", "--to", "100"],
          "nodewarden: --from lies after --to; exchange them\n"),
         (["config", "check", "--config", "missing.toml"],
