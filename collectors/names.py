@@ -39,7 +39,7 @@ class NodeNames:
         return next((name for name in names if name and name_fault("node", name) is None), None)
 
     def knows(self, node: str) -> bool:
-        """Whether the allocation lists it; of another, telemetry is kept and nothing is done."""
+        """Whether the allocation lists it."""
         return node in self._allocated.values()
 
     def of_file(self, name: str) -> str:
