@@ -85,7 +85,7 @@ class ArchiveWriter:
         *,
         roll_bytes: int = 256 * 1024 * 1024,
         roll_s: float = 86_400.0,
-        flush_bytes: int = 1024 * 1024,
+        flush_bytes: int = 256 * 1024,
     ) -> None:
         assert _TOPIC.fullmatch(topic), topic
         assert partition >= 0
