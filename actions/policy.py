@@ -251,12 +251,19 @@ def _uncertain(incident: Incident, now_s: float) -> Verdict:
 def _isolation(
     rung: str, incident: Incident, context: Context, reason: str, when: When, now_s: float
 ) -> Verdict:
-    """Isolate the suspects, with a restart where they run a job; never a protected node."""
+    """Isolate the suspects, with a restart where they run a job.
+
+    Never a protected node, nor one that no listing names: its label may be anything, a pod's name
+    for example, and an order to the scheduler would hit nobody or another.
+    """
     suspects = _suspect_nodes(incident)
     guarded = sorted(set(suspects) & set(context.protected))
-    targets = [node for node in suspects if node not in guarded]
+    unlisted = sorted(set(suspects) & set(context.unlisted))
+    targets = [node for node in suspects if node not in guarded and node not in unlisted]
     if guarded:
         reason += f" {', '.join(guarded)} is protected and stays: page its owner."
+    if unlisted:
+        reason += f" No listing knows {', '.join(unlisted)}: page, so that somebody finds out who."
     if not targets:
         return _said(rung, "page", reason, now_s)
     action: Action = "isolate_and_restart" if incident.job else "isolate"

@@ -404,6 +404,9 @@ class Fold:
             ledger=ledger,
             blind_share=len(blind) / len(expected) if expected else 0.0,
             protected=self.inventory.protected(),
+            unlisted=self.inventory.unlisted(
+                {suspect.node for suspect in incident.suspects} - {""}
+            ),
             job_still_s=self.progress.still_s(incident.job),
             job_failed=bool(incident.job) and self.judge.failed(incident.job),
         )

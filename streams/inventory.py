@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -249,6 +249,12 @@ class Inventory:
     def has_jobs(self) -> bool:
         """Whether anybody ever said what runs where."""
         return bool(self._jobs)
+
+    def unlisted(self, nodes: Iterable[str]) -> list[str]:
+        """Which of these no listing ever named; none where there was no listing."""
+        if not self._nodes and not self._by_node:
+            return []
+        return sorted(n for n in nodes if n not in self._nodes and n not in self._by_node)
 
     def protected(self) -> list[str]:
         """Nodes that are never isolated."""

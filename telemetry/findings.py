@@ -162,6 +162,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     ledger          isolations so far, oldest first
     blind_share     share of expected reporters that are silent
     protected       nodes that are never isolated
+    unlisted        suspects that the inventory, where there is one, does not know
     """
 
     job_nodes: list[str]
@@ -170,5 +171,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     ledger: list[Isolation]
     blind_share: float
     protected: list[str]
+    unlisted: list[str] = []
     job_still_s: float | None = None
     job_failed: bool = False

@@ -73,3 +73,22 @@ def test_groups_of_jobs_that_are_gone_make_room_and_the_others_keep_their_number
     assert (first[0], first[3]) == (later[0], later[3])
     assert len({*first, *later}) == 6
     assert len(peers.numbers) <= 4
+
+
+def test_a_node_that_no_listing_names_is_unlisted_and_without_a_listing_nobody_is() -> None:
+    listed = Inventory()
+    assert listed.unlisted(["n1", "pod-7"]) == []
+    listed.allocate(
+        Allocation(
+            at=1.0,
+            node="",
+            source="inventory",
+            started_at=0.0,
+            seq=0,
+            jobs=[Job(id="j", nodes=[JobNode("n1")])],
+            listing="a",
+            last=True,
+            count=1,
+        )
+    )
+    assert listed.unlisted(["n1", "pod-7"]) == ["pod-7"]

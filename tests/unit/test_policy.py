@@ -176,6 +176,19 @@ def test_silence_without_a_second_witness_is_paged(context: Context, given: Inci
     assert ("page", [], None) == (said.action, said.targets, said.recheck_at)
 
 
+def test_a15_a_node_that_no_listing_knows_is_paged_and_not_isolated() -> None:
+    """Its label may be the exporter's pod: telemetry is kept, an action is refused."""
+    pod = "nvidia-dcgm-exporter-abc12"
+    given = msgspec.structs.replace(
+        incident("gpu_lost", "hardware", (pod,), (line("Xid 79", pod),)), certain=True
+    )
+    known = verdict(given, CONTEXT, POLICY, 100.0)
+    unknown = verdict(given, msgspec.structs.replace(CONTEXT, unlisted=[pod]), POLICY, 100.0)
+    assert known.targets == [pod]
+    assert (unknown.action, unknown.targets) == ("page", [])
+    assert f"No listing knows {pod}" in unknown.reason
+
+
 def test_a_protected_node_is_never_isolated_its_neighbour_is() -> None:
     context = msgspec.structs.replace(CONTEXT, protected=["n02"])
 
