@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from telemetry.archive_line import ArchiveLine
+
+Place = tuple[str, int]  # topic and partition
+
 
 class Clock(Protocol):
     """Time, for drivers and services; the fold has none."""
@@ -51,4 +55,31 @@ class StateStore(Protocol):
 
     def get_all(self, prefix: str) -> Mapping[str, bytes]:
         """All keys that start with `prefix`, in the order of the keys."""
+        ...
+
+
+class LogReader(Protocol):
+    """Reads topics without a consumer group: the reader itself says where it stands.
+
+    Raises SourceUnavailable where the broker does not answer.
+    """
+
+    def partitions(self, topic: str) -> Sequence[int]:
+        """The topic's partitions, sorted; empty where the topic does not exist."""
+        ...
+
+    def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
+        """First kept offset and the offset that the next record will get."""
+        ...
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        """Read these partitions from these offsets on, and no others."""
+        ...
+
+    def poll(self, timeout_s: float) -> Sequence[ArchiveLine]:
+        """What came, of a partition in offset order; empty when the time is over."""
+        ...
+
+    def close(self) -> None:
+        """Leave."""
         ...

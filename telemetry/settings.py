@@ -246,6 +246,10 @@ class CurvesSettings(Section, frozen=True, kw_only=True):
     recent_steps: Count = 6
     recent_flagged_steps: Count = 4
     clear_steps: Count = 20
+    drift_ratio: Annotated[float, Meta(gt=1.0)] = 1.15  # of the loss to its lowest level
+    drift_block_steps: Count = 8  # a level is the median of so many steps, twice as many later on
+    drift_blocks: Count = 3  # levels in a row above the bound
+    drift_step_share: Share = 0.6  # of the rise; more within two blocks is a step, not a creep
     jobs_max: Count = 1_000
 
 
@@ -322,6 +326,27 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
 
 
+class KafkaSettings(Section, frozen=True, kw_only=True):
+    """How every service reaches the broker."""
+
+    brokers: tuple[str, ...] = ("127.0.0.1:9092",)
+    request_timeout_s: Positive = 20.0
+    replication: Count = 1  # of topics that `topics create` makes; 3 on a cluster of brokers
+    record_max_bytes: Count = 1_000_000  # a larger record is never sent
+
+
+class StreamSettings(Section, frozen=True, kw_only=True):
+    """The Faust worker."""
+
+    instance: str = ""  # unique a worker (StatefulSet ordinal, unit name); "": the host's name
+    session_s: Annotated[float, Meta(ge=6.0, le=60.0)] = 10.0
+    snapshot_s: Positive = 30.0  # a restart folds again what came since the last snapshot
+    metrics_address: str = "127.0.0.1:9108"  # "" serves no metrics
+    no_progress_s: Positive = 60.0  # with lag and without progress the worker ends itself
+    say_again_s: Positive = 600.0  # open incidents are said again
+    settings_poll_s: Positive = 2.0  # how soon a changed settings file is noticed
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
@@ -329,3 +354,5 @@ class Configuration(Section, frozen=True, kw_only=True):
     shards: tuple[str, ...] = ("main", "history")  # partition = position
     history_shards: tuple[str, ...] = ("history",)  # of these, what imports write to
     timezone: str = "UTC"
+    kafka: KafkaSettings = KafkaSettings()
+    stream: StreamSettings = StreamSettings()

@@ -56,13 +56,20 @@ TOPICS: tuple[Topic, ...] = (
         retention_ms=None,
     ),
     Topic(name=FINDINGS, key="shard", cleanup="delete", retention_ms=30 * _DAY_MS, by_shard=True),
-    Topic(name=INCIDENTS, key="incident id", cleanup="compact,delete", retention_ms=365 * _DAY_MS),
+    Topic(
+        name=INCIDENTS,
+        key="incident id",
+        cleanup="compact,delete",
+        retention_ms=365 * _DAY_MS,
+        by_shard=True,  # a worker reads what it said of its shard, and nothing else
+    ),
     Topic(name=ACTIONS, key="incident or command id", cleanup="delete", retention_ms=365 * _DAY_MS),
     Topic(
         name=STATE,
         key="<shard>/{a,b}/<chunk> or <shard>/segment/<n mod ring>",
         cleanup="compact",
         retention_ms=None,
+        by_shard=True,
     ),
     Topic(name=REJECTED, key="none", cleanup="delete", retention_ms=7 * _DAY_MS),
 )

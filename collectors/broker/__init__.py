@@ -1,0 +1,1 @@
+"""Apache Kafka through kafka-python: the only place that imports it."""
