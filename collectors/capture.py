@@ -6,7 +6,6 @@ The second hands all out by time.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
@@ -40,9 +39,9 @@ from telemetry.records import (
     Settings,
     Steps,
 )  # fmt: skip
-from telemetry.settings import EngineSettings
+from telemetry.settings import EngineSettings, settings_digest
 
-__all__ = ["Capture", "capture_size", "is_capture", "open_capture", "settings_digest"]
+__all__ = ["Capture", "capture_size", "is_capture", "open_capture"]
 
 SOURCE = "capture"
 
@@ -144,11 +143,6 @@ class Capture:
         interval_s = max([ticks.interval_default_s, *ticks.interval_s.values()])
         wait_s: float = ticks.lateness_intervals * interval_s + self.settings.correlation.clear_s
         return self.last_s + wait_s
-
-
-def settings_digest(settings: EngineSettings) -> str:
-    """16 hex digits that tell two settings apart."""
-    return hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:16]
 
 
 def open_capture(

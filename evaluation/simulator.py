@@ -6,7 +6,6 @@ window by window and never held.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -35,7 +34,7 @@ from telemetry.records import (
     Settings,
     Steps,
 )
-from telemetry.settings import EngineSettings
+from telemetry.settings import EngineSettings, settings_digest
 
 START_S = 1_790_000_000.0
 GPU_INTERVAL_S = 15.0
@@ -371,10 +370,10 @@ class Desk:
 
     def _inventory(self, at_s: float) -> Iterator[_Item]:
         run, cluster = self._run, self._run.cluster
-        digest = hashlib.sha256(msgspec.json.encode(run.settings)).hexdigest()[:16]
         settings = Settings(
             **self._header("", "settings", at_s),
-            digest=digest, engine_version=ENGINE_VERSION, settings=run.settings,
+            digest=settings_digest(run.settings), engine_version=ENGINE_VERSION,
+            settings=run.settings,
         )  # fmt: skip
         yield self._item(settings, 0.0)
         for place in range(cluster.nodes):

@@ -5,6 +5,7 @@ Nothing here reads a file or the environment: `nodewarden.settings_file` does, o
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 
 import msgspec
@@ -326,6 +327,11 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     policy: PolicySettings = PolicySettings()
 
 
+def settings_digest(settings: EngineSettings) -> str:
+    """16 hex digits that tell two settings apart."""
+    return hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:16]
+
+
 class KafkaSettings(Section, frozen=True, kw_only=True):
     """How every service reaches the broker."""
 
@@ -343,7 +349,6 @@ class StreamSettings(Section, frozen=True, kw_only=True):
     snapshot_s: Positive = 30.0  # a restart folds again what came since the last snapshot
     metrics_address: str = "127.0.0.1:9108"  # "" serves no metrics
     no_progress_s: Positive = 60.0  # with lag and without progress the worker ends itself
-    say_again_s: Positive = 600.0  # open incidents are said again
     settings_poll_s: Positive = 2.0  # how soon a changed settings file is noticed
 
 

@@ -11,7 +11,6 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from collectors.capture import settings_digest
 from telemetry.records import (
     Allocation,
     Arrived,
@@ -22,6 +21,7 @@ from telemetry.records import (
     Settings,
     Steps,
 )
+from telemetry.settings import settings_digest
 from tests.folding import DEFAULTS, numbered
 
 DATA = Path(__file__).parent / "data" / "straggler"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectors.capture import capture_size, is_capture, open_capture, settings_digest
+from collectors.capture import capture_size, is_capture, open_capture
 from collectors.files import looks_like_text
 from telemetry.errors import InputError
 from telemetry.records import (
@@ -31,7 +31,7 @@ from telemetry.records import (
     Settings,
     Steps,
 )  # fmt: skip
-from telemetry.settings import EngineSettings, TickSettings
+from telemetry.settings import EngineSettings, TickSettings, settings_digest
 
 XID79 = Path(__file__).parents[1] / "data" / "capture-xid79"
 START_S = 1_772_020_800.0

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from collectors.capture import settings_digest
 from detectors.base import Sighting
 from streams.inventory import Inventory
 from telemetry.findings import Kind
 from telemetry.records import Allocation, Beat, Gpu, Hardware, NodeInfo, Port, Settings
-from telemetry.settings import CorrelationSettings, EngineSettings, SilenceSettings
+from telemetry.settings import (
+    CorrelationSettings,
+    EngineSettings,
+    SilenceSettings,
+    settings_digest,
+)
 from tests.fakes import FakeView, cluster, event
 from tests.folding import folded, numbered
 from tests.unit.test_correlation import Desk, fault, suspects
