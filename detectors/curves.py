@@ -5,6 +5,7 @@ Two gates for a jump. The published one (ByteRobust): five times the usual, at o
 a single step that does so is evidence only, it passes in most runs. One-sided, the first steps are
 exempt, and it is for people to look at: no curve accuses a node. MFU is judged against the job's
 own history, and where the steps tell their tokens, against the workload: longer sequences are work.
+A loss that creeps up moves its own usual along, so it is judged against its lowest (`drift`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from detectors.base import Quiet, Sighting, View
 from detectors.columns import value_at
+from detectors.drift import Drift
 from telemetry.findings import six_digits
 from telemetry.records import Steps
 from telemetry.settings import EngineSettings
@@ -54,6 +56,7 @@ class JobCurves(msgspec.Struct):
     steps: int = 0
     curves: dict[str, Curve] = {}
     tokens_per_s: list[float] = []
+    drift: Drift = msgspec.field(default_factory=Drift)
 
 
 class Curves(Quiet):
@@ -80,18 +83,30 @@ class Curves(Quiet):
                 self._jobs.popitem(last=False)
         if step == job.step:
             return ()
-        if step < job.step:
-            _restart(job)
+        said: list[Sighting] = []
+        if step < job.step and _restart(job):
+            said.append(_drift(steps, active=False))
         job.step = step
         job.steps += 1
         row = steps.step.index(step)
-        said: list[Sighting] = []
         for name in UP:
             value = value_at(getattr(steps, name), row)
             if value is not None:
                 said += self._judge(job, steps, name, value, self._is_high(name))
+        said += self._creep(job, steps, row)
         said += self._efficiency(job, steps, row)
         return said
+
+    def _creep(self, job: JobCurves, steps: Steps, row: int) -> list[Sighting]:
+        """The loss against its lowest level; steps of a jump are the jump's."""
+        value, rules, drift = value_at(steps.loss, row), self._settings, job.drift
+        if value is None or job.steps <= rules.warmup_steps or job.curves["loss"].recent[-1][1]:
+            return []
+        if not drift.take(value, value_at(steps.tokens, row), steps.at, rules):
+            return []
+        if not drift.open:
+            return [_drift(steps, active=False)]
+        return [_drift(steps, True, drift.above_s, drift.levels[-1], drift.levels[0])]
 
     def _efficiency(self, job: JobCurves, steps: Steps, row: int) -> list[Sighting]:
         """MFU, or throughput where there is none, unless the workload explains it."""
@@ -176,11 +191,32 @@ class Curves(Quiet):
         self._jobs = OrderedDict(msgspec.convert(state, list[tuple[str, JobCurves]]))
 
 
-def _restart(job: JobCurves) -> None:
-    """The job goes on from an earlier step: its steps are not neighbours of the last ones."""
+def _restart(job: JobCurves) -> bool:
+    """The job goes on from an earlier step: its steps are not neighbours of the last ones.
+
+    Returns whether a creep of its loss was said: the restart may be its remedy.
+    """
     job.steps = 0
     for curve in job.curves.values():
         curve.recent = []
+    return job.drift.restart()
+
+
+def _drift(
+    steps: Steps, active: bool, onset_s: float = 0.0, level: float = 0.0, best: float = 0.0
+) -> Sighting:
+    if not active:
+        return Sighting(
+            active=False, detector="curves", node="", entity="", metric="loss_drift",
+            onset_s=steps.at, job=steps.job,
+        )  # fmt: skip
+    return Sighting(
+        active=True, detector="curves", node="", entity="", metric="loss_drift", onset_s=onset_s,
+        kind="loss_anomaly", cause="unknown", severity="warning", job=steps.job,
+        observed=six_digits(level), expected=six_digits(best),
+        text=f"the loss creeps up: {level:.4g} against its lowest level of {best:.4g} "
+        f"({100.0 * (level / best - 1.0):+.0f} %)",
+    )  # fmt: skip
 
 
 def _sighting(

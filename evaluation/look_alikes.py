@@ -83,6 +83,8 @@ JOB = (
          levels=FIXED, kind="job_hang", run_s=1_200.0),
     _job("loss-spike-once", "the loss is four times as high for a single step",
          kind="loss_anomaly", loss=3.8, bad_steps=1, levels=FIXED),
+    _job("data-change", "the job comes to other data: the loss is higher from then on",
+         kind="loss_anomaly", loss=1.25, levels=(1.3, 1.0, 0.4)),
     _job("lr-warmup", "after a restart loss and gradient norm come down from high values",
          kind="loss_anomaly", job="restarts", warms_up=True, levels=FIXED),
 )  # fmt: skip
