@@ -19,13 +19,14 @@ LAYOUTS_MAX = 32  # learned in one log; beyond it lines are read as all others
 
 HEAD = re.compile(
     rb"([\w.-]{1,64}: {1,4})?(\[[A-Za-z_]{1,20}\d{1,7}\]: ?)? {0,4}"
-    rb"(?:\[(20\d\d-\d\d-\d\d)[ T](\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?\] )?"
+    rb"(?:\[(20\d\d-\d\d-\d\d[ T]\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?\] )?"
     rb"iteration {1,40}(\d{1,12}) ?/ {0,40}\d{1,12} {0,8}\|"
 )
-"""Prefix, label, day, minute, second, fraction, iteration."""
+"""Prefix, label, minute, second, fraction, iteration."""
 
-_VALUE = r": *([^ |_]+) *"
-_FIELD = re.compile(r" {0,8}([^:|\n]{1,64})" + _VALUE)
+_VALUE = rb": *([^ |_\n]+) *"
+_FIELD = re.compile(rb" {0,8}([^:|\n]{1,64})" + _VALUE)
+_END = rb"\|?[ \t\r\f\v]{0,8}(?:\n|\Z)"
 _NONE = -1
 
 
@@ -49,23 +50,24 @@ class Layout:
     """The layout of one log's step lines."""
 
     def __init__(self) -> None:
-        self._regex: re.Pattern[str] | None = None
+        self._regex: re.Pattern[bytes] | None = None
         self._places: _Places | None = None
         self._learned = 0
 
-    def read(self, number: int, text: str) -> Step | None:
-        """The step whose fields follow; None where the line is of another layout or special."""
-        if self._regex is None or self._places is None:
-            return None
-        found = self._regex.match(text)
-        if found is None:
-            return None
+    def match(self, block: bytes, position: int) -> re.Match[bytes] | None:
+        """The whole line that starts there, with its end, in the groups of `HEAD` and one a field;
+        None where it is of another layout."""
+        return self._regex.match(block, position) if self._regex is not None else None
+
+    def step(self, found: re.Match[bytes]) -> Step | None:
+        """The step of a line that matched; None where the line is special."""
+        _, _, _, _, _, number, *said = found.groups()
+        places = self._places
         try:
-            values = [*map(float, found.groups()), 0.0]  # the last is for what is nowhere
+            values = [*map(float, said), 0.0]  # the last is for what is nowhere
         except ValueError:
             return None
-        places = self._places
-        if values[places.nan_iterations] > 0.0 or not isfinite(sum(values)):
+        if places is None or values[places.nan_iterations] > 0.0 or not isfinite(sum(values)):
             return None
         took = values[places.time] / places.per_s
         norm = values[places.grad_norm]
@@ -73,7 +75,7 @@ class Layout:
         if values[places.loss_scale] == -1.0:
             del more["loss_scale"]
         return Step(
-            "megatron", number,
+            "megatron", int(number),
             step_time_s=round(took, 9) if took > 0.0 else None,
             loss=values[places.loss] if places.loss >= 0 else None,
             grad_norm=norm if norm != 0.0 else None,
@@ -82,21 +84,21 @@ class Layout:
             more=more,
         )  # fmt: skip
 
-    def learn(self, text: str) -> None:
-        """Take a line's fields as the layout of the next ones."""
-        if self._learned >= LAYOUTS_MAX or len(text) > LINE_MAX:
+    def learn(self, fields: bytes) -> None:
+        """Take a line's fields, what follows its head, as the layout of the next ones."""
+        if self._learned >= LAYOUTS_MAX or len(fields) > LINE_MAX or not fields.isascii():
             return
-        parts = text.rstrip().rstrip("|").split("|")
+        parts = fields.rstrip().rstrip(b"|").split(b"|")
         found = [_FIELD.fullmatch(part) for part in parts]
         if not 0 < len(parts) <= FIELDS_MAX or None in found:
             return
         names = [one[1] for one in found if one is not None]
-        if len({squeezed(name) for name in names}) != len(names):
+        words = tuple(squeezed(name.decode("ascii")) for name in names)
+        if len(set(words)) != len(words):
             return
-        self._regex = re.compile(
-            r"\|".join(rf" {{0,8}}{re.escape(name)}{_VALUE}" for name in names) + r"\|?\s{0,8}$"
-        )
-        self._places = _places(tuple(squeezed(name) for name in names))
+        fields_regex = rb"\|".join(rb" {0,8}" + re.escape(name) + _VALUE for name in names)
+        self._regex = re.compile(HEAD.pattern + fields_regex + _END)
+        self._places = _places(words)
         self._learned += 1
 
 

@@ -6,15 +6,35 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeGuard
 
+import msgspec
+
 from collectors.training.model import Note, Step
 from collectors.training.plain_json import decoded
 
 MARKER = ":::MLLOG"
+START = b":::MLLOG "
+LINE_MAX = 8_192
 EXAMPLE = (
     ':::MLLOG {"time_ms": 1728497911432, "event_type": "POINT_IN_TIME", "key": "tracked_stats",'
     ' "value": {"train_step_timing in s": 35.986}, "metadata": {"step": 4194304}}'
 )
+_SAYS = frozenset(
+    {"global_batch_size", "max_sequence_length", "submission_benchmark", "block_start",
+     "block_stop", "tracked_stats", "train_loss", "eval_accuracy"}
+)  # fmt: skip
 _TIMING = "train_step_timing in s"
+
+
+class _Line(msgspec.Struct):
+    """A line as it should be; one that is otherwise is read as text."""
+
+    time_ms: float
+    key: str
+    value: Any = None
+    metadata: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(_Line)
 
 
 class MlPerf:
@@ -30,6 +50,20 @@ class MlPerf:
         self._block_s: float | None = None
         self._block_from = 0
         self._block_count = 0
+
+    def plain(self, data: bytes) -> list[Step | Note] | None:
+        """What an undamaged line says, given what follows its marker; None: read it as text."""
+        if b"\r" in data or len(data) > LINE_MAX:
+            return None
+        try:
+            line = _DECODER.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if line.key not in _SAYS:
+            return []
+        if not _is_number(line.time_ms):
+            return None
+        return list(self._say(line.time_ms / 1000.0, line.key, line.value, line.metadata))
 
     def read(self, text: str) -> Iterator[Step | Note | str]:
         """What one line says; a reason in words where it is broken."""

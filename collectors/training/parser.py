@@ -7,7 +7,7 @@ looked for only where a step or a failure prints none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, tzinfo
 
 from collectors.training import bars, dlrover, forms, megatron, mlperf, scan, speakers, stamps
@@ -27,6 +27,7 @@ _RESTARTS = ("successfully loaded checkpoint", "[before the start of training st
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
+_UNKNOWN: tuple[tuple[Said, ...], int] = ((), 0)
 
 
 class TrainingParser:
@@ -111,53 +112,80 @@ class TrainingParser:
         self._block, self._dated_to = block, 0
         if self._first_s is None:
             self._first_s, self._first_at = stamps.oldest(block, self._tz)
-        found_at = scan.starts(block)
-        start, position = next(found_at, None), 0
+        starts, position, known = scan.Starts(block), 0, False
         while position < len(block):
             waiting = self._tracebacks or self._elastic or self._wrap
-            if not waiting:
-                while start is not None and start < position:
-                    start = next(found_at, None)
+            if not waiting and not known:
+                start = starts.after(position)
                 if start is None:
                     break
                 position = start
-            end = block.find(b"\n", position)
-            end = len(block) if end < 0 else end
             self._at = position
-            head = None if waiting or self._pending else megatron.HEAD.match(block, position, end)
-            step = self._fast(head, block[head.end() : end]) if head is not None else None
-            if step is not None:
-                yield step
+            said, end = self._known(position) if not waiting else _UNKNOWN
+            if end > 0:
+                yield from said
+                position, known = end, True
+            elif known:
+                known = False
             else:
-                line = block[position:end]
+                end = block.find(b"\n", position)
+                line = block[position : end if end >= 0 else None]
                 if waiting or scan.worth_reading(line):
                     yield from self._line(line)
-            position = end + 1
+                position = end + 1 if end >= 0 else len(block)
         self._lines += block.count(b"\n")
         self._look_back(len(block))
         self._block, self._first_at = b"", 0
 
-    def _fast(self, head: re.Match[bytes], rest: bytes) -> Step | None:
-        """Megatron's step line in the layout of the ones before: the most frequent line by far."""
-        prefix, label, day, minute, second, fraction, number = head.groups()
-        text = rest.decode("ascii", "replace")
-        step = self._layout.read(int(number), text)
-        if step is None:
-            self._layout.learn(text)
-            return None
+    def _known(self, position: int) -> tuple[Iterable[Said], int]:
+        """What a line of the two most frequent forms says, and where the next line starts.
+
+        Such lines are read as they lie there, one after the other without a search; 0 where the
+        line is none of them, or not a plain one.
+        """
+        if self._block.startswith(mlperf.START, position):
+            return self._mllog(position)
+        if self._pending:
+            return _UNKNOWN
+        found = self._layout.match(self._block, position)
+        if found is None:
+            self._learn(position)
+            return _UNKNOWN
+        step = self._layout.step(found)
+        return ((self._megatron(step, found),), found.end()) if step is not None else _UNKNOWN
+
+    def _learn(self, position: int) -> None:
+        head = megatron.HEAD.match(self._block, position)
+        if head is not None:
+            end = self._block.find(b"\n", head.end())
+            self._layout.learn(self._block[head.end() : end if end >= 0 else None])
+
+    def _megatron(self, step: Step, found: re.Match[bytes]) -> Step:
+        prefix, label, minute, second, fraction = found.group(1, 2, 3, 4, 5)
         speaker = speakers.NOBODY
         if prefix is not None or label is not None:
             words = (prefix or b"") + (label or b"")
             speaker = speakers.of_prefix(words.decode("ascii", "replace"))
-        if day is not None:
-            part = fraction.decode() if fraction is not None else None
-            step.at_s = stamps.moment(
-                day.decode(), minute.decode(), second.decode(), part, None, self._tz
-            )
+        if minute is not None:
+            step.at_s = stamps.of_minute(minute, second, fraction, self._tz)
         if step.at_s is None:
             return self._end(step, speaker, self._look_back(self._at))
         self._dated(step.at_s)
         return self._end(step, speaker, step.at_s)
+
+    def _mllog(self, position: int) -> tuple[Iterable[Said], int]:
+        end = self._block.find(b"\n", position)
+        end = end if end >= 0 else len(self._block)
+        found = self._mlperf.plain(self._block[position + len(mlperf.START) : end])
+        if found is None:
+            return _UNKNOWN
+        return (self._noted(found) if found else ()), end + 1
+
+    def _noted(self, found: Iterable[Step | Note]) -> Iterator[Said]:
+        for one in found:
+            if isinstance(one, Note):
+                yield from self._flush()
+            yield from self._take(one, speakers.NOBODY, None)
 
     def _look_back(self, to: int) -> float | None:
         """The newest time known before a place in the block; only new text is searched."""

@@ -52,6 +52,7 @@ def _tables() -> tuple[bytes, ...]:
 
 
 _TABLES = _tables()
+PIECE_BYTES = 65_536
 _PAD = b"\n" * _BYTES
 
 
@@ -70,6 +71,29 @@ def starts(block: bytes) -> Iterator[int]:
     rows = np.unique(np.searchsorted(ends, hits))
     before = np.concatenate([np.zeros(1, dtype=np.int64), ends + 1])
     return iter(before[rows].tolist())
+
+
+class Starts:
+    """The same of one block, but only of what is asked for: who reads on from line to line, as
+    long as he knows their form, spares these the search."""
+
+    def __init__(self, block: bytes) -> None:
+        self._block = block
+        self._to = 0  # searched up to here
+        self._found: Iterator[int] = iter(())
+
+    def after(self, position: int) -> int | None:
+        """The first at or behind a line's start; `position` never goes back."""
+        while True:
+            for start in self._found:
+                if start >= position:
+                    return start
+            begin = max(position, self._to)
+            if begin >= len(self._block):
+                return None
+            end = self._block.find(b"\n", begin + PIECE_BYTES) + 1 or len(self._block)
+            self._found = (begin + at for at in starts(self._block[begin:end]))
+            self._to = end
 
 
 def worth_reading(line: bytes) -> bool:

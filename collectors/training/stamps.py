@@ -72,6 +72,23 @@ def _minute(day: str, minute: str, tz: tzinfo) -> float | None:
         return None
 
 
+def of_minute(
+    minute: bytes, second: bytes, fraction: bytes | None, tz: tzinfo
+) -> float | None:  # fmt: skip
+    """The same of a line's bytes, `minute` as "2024-04-06 02:59": most lines share theirs."""
+    base_s = _minute_of(minute, tz)
+    if base_s is None or int(second) > 60:
+        return None
+    at_s = base_s + int(second) + (float(b"0." + fraction) if fraction else 0.0)
+    return at_s if AT_MIN_S <= at_s < AT_MAX_S else None
+
+
+@lru_cache(maxsize=1_024)
+def _minute_of(minute: bytes, tz: tzinfo) -> float | None:
+    text = minute.decode("ascii", "replace")
+    return _minute(text[:10], text[11:], tz)
+
+
 def _zone(text: str) -> tzinfo:
     if text == "Z":
         return UTC
