@@ -7,6 +7,7 @@ Xids, a fall is their ageing out. What is there at the first scrape is history.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +22,13 @@ SAME_XID_S = 60.0  # the gauge and the count of one exporter tell the same Xid w
 CODE_MAX = 1_000
 
 Form = Literal["last", "window", "total"]
+
+# catalogue name -> what its value says
+FORM_OF: dict[str, Form] = {
+    "gpu_last_xid_code": "last",
+    "gpu_xid_window_events": "window",
+    "gpu_xid_events_total": "total",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,12 @@ class GaugeEvents:
                 self._said[key] = said
                 return []
         return [_event(reading, code) for _ in range(times)]
+
+
+def xid_label(labels: Mapping[str, str]) -> int:
+    """The code of a count's series, 0 where no label tells it."""
+    word = labels.get("xid", "") or labels.get("err_code", "")
+    return int(word) if word.isascii() and word.isdecimal() and len(word) <= 4 else 0
 
 
 def _gpu(instance: str) -> str:

@@ -10,18 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.gauge_events import Form, GaugeEvents, Reading
-from collectors.series import FloatArray, Series
+from collectors.gauge_events import FORM_OF, GaugeEvents, Reading, xid_label
+from collectors.series import Series
+from collectors.series_arrays import FloatArray
 from telemetry.records import Event
 
 READINGS_MAX = 1_000_000
 GAP_INTERVALS = 2.5
-
-_FORM: dict[str, Form] = {
-    "gpu_last_xid_code": "last",
-    "gpu_xid_window_events": "window",
-    "gpu_xid_events_total": "total",
-}
 
 
 class GaugeRuns:
@@ -46,7 +41,7 @@ class GaugeRuns:
         assert series.metric is not None
         self.metrics.add(series.metric.name)
         self.heard(node, float(times[0]))
-        form, code = _FORM[series.metric.name], xid_label(series.labels)
+        form, code = FORM_OF[series.metric.name], xid_label(series.labels)
         there = ~np.isnan(values)
         times, values = times[there], values[there]
         for at in _turns(times, values).tolist():
@@ -66,12 +61,6 @@ class GaugeRuns:
             yield from fold.read(
                 Reading(r.node, r.instance, r.form, r.at_s, r.value, r.code, first)
             )
-
-
-def xid_label(labels: dict[str, str]) -> int:
-    """The code of a count's series, 0 where no label tells it."""
-    word = labels.get("xid", "") or labels.get("err_code", "")
-    return int(word) if word.isascii() and word.isdecimal() and len(word) <= 4 else 0
 
 
 def _turns(times: FloatArray, values: FloatArray) -> NDArray[np.int64]:

@@ -19,12 +19,11 @@ from collectors.series import (
     SERIES,
     SERIES_BYTES_MAX,
     STEP_COLUMNS,
-    FloatArray,
     Series,
-    clean,
     number,
     read_series,
 )
+from collectors.series_arrays import FloatArray, clean
 from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
 from telemetry.metrics import recognise
 from telemetry.records import Rejected

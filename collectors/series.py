@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from telemetry.metric_names import numbered
 from telemetry.metrics import BY_SOURCE_NAME, Metric, recognise
-
-FloatArray = NDArray[np.float64]
 
 SERIES_BYTES_MAX = 16_384  # name and labels
 
@@ -41,14 +35,10 @@ XID_METRICS = frozenset({"gpu_last_xid_code", "gpu_xid_window_events", "gpu_xid_
 # As float64, and wherever an exporter prints a float, those of int64 are one number.
 BLANK_REASONS = ("blank", "not found", "not supported", "no permission")
 _INT64_BLANK = 0x7FFF_FFFF_FFFF_FFF0
-_INT64_BLANK_MIN = float(_INT64_BLANK)
-_GPU_BLANKS = np.array(
-    [*range(2_147_483_632, 2_147_483_636), *range(140_737_488_355_328, 140_737_488_355_332)],
-    dtype=np.float64,
-)
-_UNSIGNED_BLANK = 4_294_967_295.0  # 2^32 - 1 is an unsigned -1
-_BLANK_SMALLEST = 2_147_483_632.0
-_REASON_OF_BLANK = {
+INT64_BLANK_MIN = float(_INT64_BLANK)
+UNSIGNED_BLANK = 4_294_967_295.0  # 2^32 - 1 is an unsigned -1
+BLANK_SMALLEST = 2_147_483_632.0
+REASON_OF_BLANK = {
     first + at: reason
     for first in (2_147_483_632, 140_737_488_355_328, _INT64_BLANK)
     for at, reason in enumerate(BLANK_REASONS)
@@ -231,37 +221,6 @@ def workload_of(labels: Mapping[str, str]) -> Workload:
     )
 
 
-def clean(metric: Metric, values: FloatArray, blanked: Counter[tuple[str, str]]) -> FloatArray:
-    """Values in the catalogue's unit; blank, junk and NaN are NaN and counted by reason."""
-    scaled = values if metric.scale == 1.0 else values * metric.scale
-    inside = (scaled >= metric.valid_min) & (scaled <= metric.valid_max) & np.isfinite(scaled)
-    full = values == metric.saturates_at if metric.saturates_at is not None else None
-    blank = _blank(metric, values)
-    if blank is None and bool(inside.all()) and (full is None or not bool(full.any())):
-        return scaled
-    nothing = np.zeros(len(values), dtype=np.bool_)
-    blank = nothing if blank is None else blank
-    full = nothing if full is None else np.asarray(full, dtype=np.bool_)
-    nan = np.isnan(values)
-    outside = ~inside & ~nan & ~blank & ~full
-    for reason, which in (
-        ("nan", nan), ("blank", blank), ("range", outside), ("saturated", full),
-    ):  # fmt: skip
-        count = int(np.count_nonzero(which))
-        if count:
-            blanked[metric.name, reason] += count
-    return np.where(inside & ~blank & ~full, scaled, np.nan)
-
-
-def _blank(metric: Metric, values: FloatArray) -> NDArray[np.bool_] | None:
-    if not bool((values >= _BLANK_SMALLEST).any()):
-        return None
-    blank = (values == _UNSIGNED_BLANK) | (values >= _INT64_BLANK_MIN) & np.isfinite(values)
-    if metric.device == "gpu":
-        blank |= np.isin(values, _GPU_BLANKS)
-    return np.asarray(blank, dtype=np.bool_)
-
-
 def clean_one(metric: Metric, value: float, word: bytes = b"") -> tuple[float | None, str]:
     """One value as `clean` takes it: in the catalogue's unit, or None and the reason.
 
@@ -269,13 +228,13 @@ def clean_one(metric: Metric, value: float, word: bytes = b"") -> tuple[float | 
     """
     if math.isnan(value):
         return None, "nan"
-    if value >= _BLANK_SMALLEST and value != math.inf:
-        if value >= _INT64_BLANK_MIN:
+    if value >= BLANK_SMALLEST and value != math.inf:
+        if value >= INT64_BLANK_MIN:
             return None, _blank_reason(word)
-        if value == _UNSIGNED_BLANK:
+        if value == UNSIGNED_BLANK:
             return None, "blank"
-        if metric.device == "gpu" and value in _REASON_OF_BLANK:
-            return None, _REASON_OF_BLANK[int(value)]
+        if metric.device == "gpu" and value in REASON_OF_BLANK:
+            return None, REASON_OF_BLANK[int(value)]
     if value == metric.saturates_at:
         return None, "saturated"
     scaled = value * metric.scale
@@ -287,7 +246,7 @@ def clean_one(metric: Metric, value: float, word: bytes = b"") -> tuple[float | 
 def _blank_reason(word: bytes) -> str:
     bare = word.strip()
     digits = len(bare) < 20 and bare.isdigit()
-    return _REASON_OF_BLANK.get(int(bare), "blank") if digits else "blank"
+    return REASON_OF_BLANK.get(int(bare), "blank") if digits else "blank"
 
 
 def number(word: bytes) -> float | None:
