@@ -17,8 +17,9 @@ from collectors.kafka_exports import (
     where_of,
 )
 from telemetry.archive_line import ArchiveLine
-from telemetry.codec import decode
+from telemetry.codec import decode, rejected
 from telemetry.errors import InputError
+from telemetry.placement import Placement
 from telemetry.records import Arrived, Rejected
 from telemetry.topics import BY_NAME, TELEMETRY
 
@@ -84,13 +85,16 @@ def export_records(
 ) -> Iterator[Arrived]:
     """One partition of the telemetry topic, decoded. What could not be read at all stands beside
     the records around it, in the log of the first partition."""
-    offset, now = 0, 0.0
+    offset, now, placement = 0, 0.0, Placement(None)
     for line in export_lines(files, torn, repeats):
         if isinstance(line, Rejected):
             yield Arrived(offset, now, line)
         elif line.topic == TELEMETRY and line.partition == partition:
             place = f"{line.topic}/{line.partition}@{line.offset}"
-            record = decode(b"null" if line.value is None else line.value, place)
+            data = b"null" if line.value is None else line.value
+            record = decode(data, place)
+            if why := placement.fault(line.key_text, record):
+                record = rejected(why, data, place, record.at)
             now = arrival_of(line, record.at if record.at is not None else now)
             offset = line.offset
             yield Arrived(offset, now, record)

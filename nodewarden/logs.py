@@ -15,6 +15,7 @@ from streams.fold import ShardKind
 from telemetry.archive import Torn, archive_files, is_archive, read_archive
 from telemetry.archive_records import read_records
 from telemetry.errors import InputError
+from telemetry.placement import Placement
 from telemetry.records import (
     Allocation,
     Arrived,
@@ -143,7 +144,7 @@ def _shard(partition: int, configuration: Configuration) -> tuple[str, ShardKind
 
 
 def _archived(path: Path, partition: int, log: Log) -> Iterator[Arrived]:
-    for found in read_records(path, TELEMETRY, partition):
+    for found in read_records(path, TELEMETRY, partition, placement=Placement(None)):
         if isinstance(found, Torn):
             log.torn.append(f"{found.path}: {found.reason}")
         else:

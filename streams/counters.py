@@ -25,6 +25,7 @@ class Counters(msgspec.Struct):
     junk: int = 0
     findings: dict[str, int] = {}
     reasons: dict[str, int] = {}
+    last_reason: str = ""  # of the newest rejected record, whole
     first_at: float | None = None
     last_at: float | None = None
 
@@ -43,6 +44,7 @@ class Counters(msgspec.Struct):
     def reject(self, reason: str) -> None:
         """Count one rejected record, its reason without the numbers in it; reasons are bounded."""
         self.rejected += 1
+        self.last_reason = reason
         key = reason[:120]
         if key in self.reasons or len(self.reasons) < 100:
             self.reasons[key] = self.reasons.get(key, 0) + 1

@@ -37,6 +37,11 @@ class ArchiveLine(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None
     value: bytes | None
 
+    @property
+    def key_text(self) -> str | None:
+        """The key as text; ours are names."""
+        return None if self.key is None else self.key.decode("utf-8", "replace")
+
 
 class _Base64(msgspec.Struct):
     b64: str

@@ -11,7 +11,8 @@ from msgspec import Meta
 
 from telemetry.archive import Torn, scan
 from telemetry.archive_line import Millis, Offset, read_line
-from telemetry.codec import decode, header_fault
+from telemetry.codec import RECORD_MAX_BYTES, decode, encode, header_fault, rejected
+from telemetry.placement import Placement
 from telemetry.records import Arrived, Record, Rejected
 from telemetry.topics import TELEMETRY
 
@@ -22,27 +23,44 @@ class _Decoded(msgspec.Struct, gc=False):
     offset: Offset
     timestamp: Millis
     value: Record | Rejected
+    key: str | None = None
 
 
 _DECODED = msgspec.json.Decoder(_Decoded)
 
 
 def read_records(
-    path: Path, topic: str = TELEMETRY, partition: int | None = None, from_offset: int = 0
+    path: Path,
+    topic: str = TELEMETRY,
+    partition: int | None = None,
+    from_offset: int = 0,
+    placement: Placement | None = None,
 ) -> Iterator[Arrived | Torn]:
     """`read_archive` with its values decoded; one that is no record is `Rejected` at its place.
 
     The record is parsed out of its line at once, which saves a pass over it. `arrival` is the
-    archived timestamp in seconds.
+    archived timestamp in seconds. With a `placement`, what belongs to another shard is rejected.
     """
     for found in scan(path, topic, partition, from_offset, _parse):
         if isinstance(found, Torn):
             yield found
-        else:
-            yield Arrived(found.offset, found.timestamp / 1000.0, found.value)
+            continue
+        value = found.value
+        if placement is not None and (why := placement.fault(found.key, value)):
+            value = _misplaced(found, why)
+        yield Arrived(found.offset, found.timestamp / 1000.0, value)
+
+
+def _misplaced(found: _Decoded, why: str) -> Rejected:
+    if isinstance(found.value, Rejected):
+        return found.value
+    place = f"{found.topic}/{found.partition}@{found.offset}"
+    return rejected(why, encode(found.value), place, found.value.at)
 
 
 def _parse(data: bytes) -> _Decoded | str:
+    if len(data) > RECORD_MAX_BYTES:
+        return _parse_slowly(data)
     try:
         found = _DECODED.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -58,4 +76,5 @@ def _parse_slowly(data: bytes) -> _Decoded | str:
         return line
     place = f"{line.topic}/{line.partition}@{line.offset}"
     value = decode(b"null" if line.value is None else line.value, place)
-    return _Decoded(line.topic, line.partition, line.offset, line.timestamp_ms, value)
+    at = line.offset, line.timestamp_ms
+    return _Decoded(line.topic, line.partition, *at, value, line.key_text)

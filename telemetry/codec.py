@@ -13,6 +13,7 @@ import msgspec
 from telemetry.records import SCHEMA_VERSION, Frame, Hardware, Record, Rejected
 
 TEXT_MAX = 65_536
+RECORD_MAX_BYTES = 1_000_000
 NAME_MAX = 253  # longest DNS name
 SEQ_MAX = 2**63
 AT_MIN_S = 946_684_800.0  # 2000-01-01
@@ -34,6 +35,8 @@ def encode(record: Record) -> bytes:
 
 def decode(data: bytes | memoryview, place: str) -> Record | Rejected:
     """The record that `data` holds; `place` says where it stood, for the rejected."""
+    if len(data) > RECORD_MAX_BYTES:
+        return rejected(f"{len(data)} bytes, at most {RECORD_MAX_BYTES}", data, place)
     try:
         record = _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
