@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+import msgspec
 
 from nodewarden.settings_file import CONFIG_VARIABLE, Effective, load
+from telemetry.errors import SettingsError
+from telemetry.settings import Configuration
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -33,3 +36,21 @@ def config_option(command: Command) -> Command:
         metavar="F",
         help=f"Settings file (TOML); else ${CONFIG_VARIABLE}.",
     )(command)
+
+
+def broker_option(command: Command) -> Command:
+    """`--broker HOST:PORT`, handed over as `broker: str | None`; see `with_broker`."""
+    return click.option(
+        "--broker", metavar="HOST:PORT", help="Kafka's address, instead of the settings' brokers."
+    )(command)
+
+
+def with_broker(configuration: Configuration, broker: str | None) -> Configuration:
+    """`configuration`, its brokers replaced where `broker` is given. Raises SettingsError."""
+    if broker is None:
+        return configuration
+    host, _, port = broker.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise SettingsError(f"--broker {broker}: expected HOST:PORT, as 127.0.0.1:9092")
+    kafka = msgspec.structs.replace(configuration.kafka, brokers=(broker,))
+    return msgspec.structs.replace(configuration, kafka=kafka)

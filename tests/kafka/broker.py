@@ -1,0 +1,73 @@
+"""A real Apache Kafka for tests: `deploy/local/kafka.sh` as an object."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "local" / "kafka.sh"
+VERB_MAX_S = 240.0
+# Tests that send records larger than topics allow raise the topic's own limit up to this.
+SETTINGS = "message.max.bytes=12000000 log.retention.check.interval.ms=1000"
+
+
+class BrokerMissing(Exception):
+    """There is no broker to be had on this machine; the text says what is missing."""
+
+
+class Broker:
+    """One broker and its data; `start` after `kill` or `stop` goes on with the same data."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Return when the broker answers; raises BrokerMissing where it cannot be run."""
+        for program in ("java", "mvn"):
+            if shutil.which(program) is None:
+                raise BrokerMissing(f"real Apache Kafka needs {program}, which is not installed")
+        self._verb("start", str(self.port))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._verb("kill")
+
+    def stop(self) -> None:
+        """SIGTERM and wait."""
+        self._verb("stop")
+
+    def _verb(self, verb: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(SCRIPT), verb, str(self.directory), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=VERB_MAX_S,
+            check=False,
+            env={**os.environ, "KAFKA_EXTRA": SETTINGS},
+        )
+        if done.returncode != 0:
+            raise BrokerMissing(done.stderr.strip() or f"kafka.sh {verb}: exit {done.returncode}")
+
+
+def free_port() -> int:
+    """A port that is free now, and so is the one after it: the controller's."""
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise BrokerMissing("no two neighbouring free ports on 127.0.0.1")
