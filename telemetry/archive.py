@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self, TypeVar, cast
+from typing import BinaryIO, Literal, Protocol, Self, TypeVar, cast
 
 import msgspec
 import zstandard
@@ -69,11 +69,37 @@ class ArchiveFile(msgspec.Struct, frozen=True, order=True):
         return f"{self.topic}/{self.partition}/{self.first_offset}{_SUFFIX}"
 
 
+class Extent(msgspec.Struct, kw_only=True):
+    """What one file holds: its whole records and the bytes that they take.
+
+    first_offset, last_offset  None where it holds no record
+    first_ms, last_ms          timestamps of its first and last record, as the log gave them
+    """
+
+    file: ArchiveFile
+    lines: int = 0
+    bytes: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+
+Opener = Callable[[Path, Literal["xb", "ab"]], BinaryIO]
+
+
+def open_file(path: Path, mode: Literal["xb", "ab"]) -> BinaryIO:
+    """How files are opened unless a writer is told otherwise."""
+    return path.open(mode)
+
+
 class ArchiveWriter:
     """Appends one partition's records in offset order; a context manager.
 
     roll_bytes, roll_s  a new file starts beyond so much on disk or so much record time
     flush_bytes         a zstd frame ends at the latest after so much uncompressed text
+    on_closed           told what a file holds when it was closed and is on the disk
+    opener              opens files; tests let it fail at a certain byte
     Raises InputError where the file exists already: an archive is never written over.
     """
 
@@ -86,6 +112,8 @@ class ArchiveWriter:
         roll_bytes: int = 256 * 1024 * 1024,
         roll_s: float = 86_400.0,
         flush_bytes: int = 256 * 1024,
+        on_closed: Callable[[Extent], None] | None = None,
+        opener: Opener = open_file,
     ) -> None:
         assert _TOPIC.fullmatch(topic), topic
         assert partition >= 0
@@ -96,12 +124,32 @@ class ArchiveWriter:
         self._roll_ms = roll_s * 1000.0
         self._flush_bytes = flush_bytes
         self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
+        self._on_closed = on_closed
+        self._opener = opener
         self._file: BinaryIO | None = None
-        self._first_ms = 0
-        self._written = 0
+        self._extent = Extent(file=ArchiveFile(topic, partition, 0))
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._last_offset = -1
+        self.written_bytes = 0  # of all files together
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is open; one is from the first record on, until it is closed."""
+        return self._file is not None
+
+    @property
+    def extent(self) -> Extent:
+        """What the open file holds, or the last one held; `bytes` is what was flushed."""
+        return self._extent
+
+    def resume(self, extent: Extent) -> None:
+        """Go on in a file that ends with a whole record (`telemetry.archive_repair`)."""
+        assert self._file is None
+        self._file = self._opener(self._out_dir / extent.file.relative, "ab")
+        self._extent = extent
+        last = extent.last_offset
+        self._last_offset = extent.file.first_offset - 1 if last is None else last
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +181,10 @@ class ArchiveWriter:
         )  # fmt: skip
         if len(line) > LINE_MAX:
             raise InputError(f"{self._topic}/{self._partition}@{offset}: record over 16 MB")
-        if self._file is None or self._is_full(timestamp_ms):
-            self._roll(offset, timestamp_ms)
+        if self._file is None or self._is_full(offset, timestamp_ms):
+            self._roll(offset)
         self._last_offset = offset
+        self._note(offset, timestamp_ms)
         self._pending.append(line)
         self._pending_bytes += len(line)
         if self._pending_bytes >= self._flush_bytes:
@@ -148,7 +197,8 @@ class ArchiveWriter:
         frame = self._compressor.compress(b"".join(self._pending))
         self._file.write(frame)
         self._file.flush()
-        self._written += len(frame)
+        self._extent.bytes += len(frame)
+        self.written_bytes += len(frame)
         self._pending.clear()
         self._pending_bytes = 0
 
@@ -160,25 +210,57 @@ class ArchiveWriter:
 
     def close(self) -> None:
         """End the file; what was appended is on the disk afterwards."""
+        was_open = self.is_open
+        self.suspend()
+        if was_open and self._on_closed is not None and self._extent.lines:
+            self._on_closed(self._extent)
+
+    def suspend(self) -> None:
+        """Put everything on the disk and let the file go, for a later `resume`."""
         self.sync()
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _is_full(self, timestamp_ms: int) -> bool:
-        return self._written >= self._roll_bytes or timestamp_ms - self._first_ms >= self._roll_ms
+    def _is_full(self, offset: int, timestamp_ms: int) -> bool:
+        extent = self._extent
+        if extent.first_ms is None:  # resumed and empty: right for the offset it is named after
+            return offset != extent.file.first_offset
+        age_ms = timestamp_ms - extent.first_ms
+        return extent.bytes >= self._roll_bytes or age_ms >= self._roll_ms
 
-    def _roll(self, offset: int, timestamp_ms: int) -> None:
+    def _note(self, offset: int, timestamp_ms: int) -> None:
+        extent = self._extent
+        if extent.first_offset is None:
+            extent.first_offset, extent.first_ms = offset, timestamp_ms
+        extent.last_offset, extent.last_ms = offset, timestamp_ms
+        extent.lines += 1
+
+    def _roll(self, offset: int) -> None:
+        if self._file is not None and self._extent.lines == 0:
+            (self._out_dir / self._extent.file.relative).unlink()
         self.close()
-        path = self._out_dir / ArchiveFile(self._topic, self._partition, offset).relative
+        file = ArchiveFile(self._topic, self._partition, offset)
+        path = self._out_dir / file.relative
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._file = path.open("xb")
+            self._file = self._opener(path, "xb")
         except FileExistsError as error:
             raise InputError(f"{path}: exists already; choose an empty directory") from error
         _sync_directory(path.parent)
-        self._first_ms = timestamp_ms
-        self._written = 0
+        self._extent = Extent(file=file)
+
+
+def file_of(relative: str) -> ArchiveFile | None:
+    """The archive file that stands at this path below the archive, None where none does."""
+    parts = relative.split("/")
+    if len(parts) != 3:
+        return None
+    topic, number, name = parts
+    first = name.removesuffix(_SUFFIX)
+    if first == name or not all(_NUMBER.fullmatch(text) for text in (number, first)):
+        return None
+    return ArchiveFile(topic, int(number), int(first)) if _TOPIC.fullmatch(topic) else None
 
 
 def is_archive(path: Path) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from telemetry.archive import ArchiveFile, Torn, archive_files, read_archive_file
+from telemetry.archive import ArchiveFile, Extent, Torn, archive_files, read_archive_file
+
+MANIFEST = "manifest.json"
 
 
 class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +35,52 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: list[ManifestFile]
 
 
+def manifest_file(extent: Extent) -> ManifestFile:
+    """The index's line of a file that is whole."""
+    return ManifestFile(
+        path=extent.file.relative,
+        topic=extent.file.topic,
+        partition=extent.file.partition,
+        first_offset=extent.first_offset,
+        last_offset=extent.last_offset,
+        lines=extent.lines,
+        first_timestamp=extent.first_ms,
+        last_timestamp=extent.last_ms,
+        bytes=extent.bytes,
+        torn=0,
+    )
+
+
+def manifest_text(files: Iterable[ManifestFile]) -> bytes:
+    """`manifest.json` with these files, in order."""
+    ordered = sorted(files, key=lambda file: (file.topic, file.partition, file.first_offset or 0))
+    return msgspec.json.format(msgspec.json.encode(Manifest(files=ordered)), indent=1) + b"\n"
+
+
+def parse_manifest(data: bytes) -> dict[str, ManifestFile]:
+    """The files of a manifest by path; empty where it is none, it can be made anew."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return {file.path: file for file in manifest.files}
+
+
+def write_manifest(path: Path, files: Iterable[ManifestFile]) -> None:
+    """Write the index of the archive in `path` in one step. Raises OSError."""
+    target = path / MANIFEST
+    partial = target.with_suffix(".json.partial")
+    partial.write_bytes(manifest_text(files))
+    os.replace(partial, target)
+
+
 def rebuild_manifest(path: Path) -> Manifest:
     """Read the whole archive and write its index anew, in one step.
 
     Raises InputError where `path` cannot be listed, OSError where it cannot be written.
     """
     manifest = Manifest(files=[_described(path, file) for file in archive_files(path, topic=None)])
-    target = path / "manifest.json"
-    partial = target.with_suffix(".json.partial")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
-    os.replace(partial, target)
+    write_manifest(path, manifest.files)
     return manifest
 
 

@@ -278,6 +278,7 @@ class CorrelationSettings(Section, frozen=True, kw_only=True):
     clear_s: Positive = 600.0
     reopen_s: Positive = 1_800.0
     evidence_join_s: Positive = 240.0  # evidence that began at another time is a coincidence
+    onset_slack_s: NotNegative = 15.0  # the same beside the resolution of both onsets, where known
     join_s: Positive = 900.0  # a slow job and a node's evidence further apart are two stories
     others_nodes_min: Count = 3  # evidence on a node from other nodes counts from so many on
     others_share: Share = 0.1  # and from this share of the job's nodes
@@ -352,6 +353,21 @@ class StreamSettings(Section, frozen=True, kw_only=True):
     settings_poll_s: Positive = 2.0  # how soon a changed settings file is noticed
 
 
+class ArchiveSettings(Section, frozen=True, kw_only=True):
+    """The archiver."""
+
+    roll_bytes: Count = 128 * 1024 * 1024  # a file ends beyond so much on disk
+    roll_s: Positive = 3_600.0  # and after so long
+    flush_bytes: Count = 256 * 1024  # of text in one zstd frame
+    sync_s: Annotated[float, Meta(gt=0.0, le=5.0)] = 2.0  # a power cut loses no more; Kafka has it
+    keep_days: NotNegative = 0.0  # older files are removed, never a partition's newest; 0: none
+    keep_bytes: Annotated[int, Meta(ge=0)] = 0  # the oldest go beyond it; 0: none
+    staging_dir: str = ""  # where files grow that an object store gets whole; needed with a URL
+    staging_max_bytes: Count = 8 * 1024 * 1024 * 1024  # with more waiting, reading pauses
+    endpoint_url: str = ""  # of an S3-compatible store that is not Amazon's
+    metrics_address: str = "127.0.0.1:9109"  # "" serves no metrics
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
@@ -361,3 +377,4 @@ class Configuration(Section, frozen=True, kw_only=True):
     timezone: str = "UTC"
     kafka: KafkaSettings = KafkaSettings()
     stream: StreamSettings = StreamSettings()
+    archive: ArchiveSettings = ArchiveSettings()

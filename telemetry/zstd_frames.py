@@ -6,11 +6,12 @@ is RFC 8878: a frame header, blocks with a 3-byte header each, an optional 4-byt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import zstandard
 
-_MAGIC = b"\x28\xb5\x2f\xfd"
+MAGIC = b"\x28\xb5\x2f\xfd"
 _HEADER_MAX = 18
 _RLE, _RESERVED = 1, 3
 
@@ -18,12 +19,20 @@ _RLE, _RESERVED = 1, 3
 def whole_frames_end(file: BinaryIO, size: int) -> int:
     """The byte at which the last whole frame among the first `size` bytes ends, 0 without any."""
     end = 0
+    for end in frame_ends(file, size):  # noqa: B007 - the last one is wanted
+        pass
+    return end
+
+
+def frame_ends(file: BinaryIO, size: int) -> Iterator[int]:
+    """Where each whole frame among the first `size` bytes ends, up to the first torn one."""
+    end = 0
     while end < size:
         after = _frame_end(file, end, size)
         if after is None:
-            break
+            return
+        yield after
         end = after
-    return end
 
 
 def _frame_end(file: BinaryIO, start: int, size: int) -> int | None:
@@ -33,7 +42,7 @@ def _frame_end(file: BinaryIO, start: int, size: int) -> int | None:
     if _is_skippable(head):
         end = start + 8 + int.from_bytes(head[4:8], "little")
         return end if end <= size else None
-    if head[:4] != _MAGIC:
+    if head[:4] != MAGIC:
         return None
     try:
         parameters = zstandard.get_frame_parameters(head)
