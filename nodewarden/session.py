@@ -24,8 +24,16 @@ class Session:
 
     def settings(self, file: Path | None) -> Effective:
         """Settings of `file`, else of NODEWARDEN_CONFIG, else none. Raises SettingsError."""
+        return load(self.settings_path(file), self._environ)
+
+    def settings_path(self, file: Path | None) -> Path | None:
+        """Which file the settings are of."""
         named = self._environ.get(CONFIG_VARIABLE)
-        return load(file or (Path(named) if named else None), self._environ)
+        return file or (Path(named) if named else None)
+
+    def configured(self, file: Path | None, broker: str | None) -> Configuration:
+        """What a service runs with. Raises SettingsError."""
+        return with_broker(self.settings(file).configuration, broker)
 
 
 def config_option(command: Command) -> Command:

@@ -106,6 +106,7 @@ class Marker(msgspec.Struct):
     chunks: int
     sha256: str
     segments: list[SegmentMark]
+    said: dict[str, int] = {}  # topic -> next offset of what was said, up to `offset`
 
 
 def fold_state(fold: Fold) -> FoldState:
@@ -180,6 +181,7 @@ class Snapshots:
         self.needed: list[tuple[SegmentMark, dict[str, int]]] = []  # with the newest tick a source
         self.since: dict[str, int] = {}
         self.sources: dict[str, SourceTicks] = {}  # what the segments so far are of
+        self.said: dict[str, int] = {}  # topic -> where what is said from here on begins
 
     def take(self, fold: Fold) -> Iterator[tuple[str, bytes]]:
         """The puts of one snapshot, in the order in which they must be acknowledged."""
@@ -220,6 +222,7 @@ class Snapshots:
         marker = Marker(
             format=FORMAT, number=self.number, offset=offset, chunks=len(chunks),
             sha256=_sha256(body), segments=[mark for mark, _ in self.needed],
+            said=dict(self.said),
         )  # fmt: skip
         self.number += 1
         yield f"{self.shard}/{slot}/marker", msgspec.msgpack.encode(marker)
@@ -246,7 +249,8 @@ def load(
 
     The fold's next record is the one at its `offset` + 1.
     """
-    for marker in sorted(_markers(shard, stored), key=lambda m: -m.number):
+    # By offset: a worker that lost its shard without knowing may have written an older one since.
+    for marker in sorted(_markers(shard, stored), key=lambda m: (-m.offset, -m.number)):
         try:
             state, segments = _read(shard, stored, marker)
             fold = make()
@@ -257,6 +261,7 @@ def load(
         snapshots.number = marker.number + 1
         # The other slot's segments must not be overwritten: go on behind the newest number.
         snapshots.segment = marker.segments[-1].number + 1
+        snapshots.said = dict(marker.said)
         return fold, snapshots
     return None
 

@@ -1,0 +1,81 @@
+"""What a worker reads back when it takes a shard over: its snapshots and what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord
+
+from telemetry.errors import SourceUnavailable
+from telemetry.topics import BY_NAME
+
+FETCH_BYTES = 8_000_000
+
+
+class TopicReader:
+    """Reads partitions to their end, without a group; an async context manager."""
+
+    def __init__(self, brokers: str, client_id: str, timeout_s: float) -> None:
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=brokers,
+            client_id=client_id,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            request_timeout_ms=round(timeout_s * 1000.0),
+            max_partition_fetch_bytes=FETCH_BYTES,
+        )
+
+    async def __aenter__(self) -> TopicReader:
+        try:
+            await self._consumer.start()
+        except BaseException:
+            await self._consumer.stop()  # else it says itself that nobody closed it
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.stop()
+
+    async def topics(self) -> set[str]:
+        """The names of all topics."""
+        return set(await self._consumer.topics())
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """First kept offset, and the one that the next record will get."""
+        place = TopicPartition(topic, partition)
+        begin = await self._consumer.beginning_offsets([place])
+        end = await self._consumer.end_offsets([place])
+        return begin[place], end[place]
+
+    async def read(
+        self, topic: str, partition: int, from_offset: int,
+        take: Callable[[ConsumerRecord], None],
+    ) -> int:  # fmt: skip
+        """Hand all records from `from_offset` to the end to `take`; the end's offset."""
+        place = TopicPartition(topic, partition)
+        begin, end = await self.bounds(topic, partition)
+        start = max(begin, from_offset)
+        if start >= end:
+            return end
+        self._consumer.assign([place])
+        self._consumer.seek(place, start)
+        while await self._consumer.position(place) < end:
+            found = await self._consumer.getmany(place, timeout_ms=1_000)
+            for record in found.get(place, ()):
+                take(record)
+        return end
+
+
+async def check_reachable(brokers: str, timeout_s: float) -> None:
+    """Raises SourceUnavailable, one line, where no broker answers or the topics are not there."""
+    try:
+        async with TopicReader(brokers, "nodewarden-check", timeout_s) as reader:
+            missing = sorted(set(BY_NAME) - await reader.topics())
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise SourceUnavailable(f"no Kafka broker answers at {brokers}: {error}") from error
+    if missing:
+        raise SourceUnavailable(
+            f"{brokers}: no topic {missing[0]}; make them: nodewarden topics create"
+        )

@@ -1,0 +1,89 @@
+"""Faust's transport with our own place in the log: no commit decides where we read on.
+
+The only module that touches what Faust does not document; tests/contract/test_faust.py fails when
+it changes. Why so: stock Faust seeks to the committed offset beside our own seek, and whole batches
+cost a tenth of one message at a time (docs/decisions/0008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol, cast
+
+from aiokafka.structs import ConsumerRecord
+from faust.transport.drivers.aiokafka import Consumer, Producer, Transport
+from faust.types import TP
+
+POLL_S = 1.0
+
+
+class Driver(Protocol):
+    """What the worker does with partitions and batches."""
+
+    async def assigned(self, partitions: frozenset[TP]) -> Mapping[TP, int]:
+        """Get ready for exactly these partitions; the offset to read each from."""
+        ...
+
+    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
+        """Take records of one partition, in offset order."""
+        ...
+
+
+class SeekingConsumer(Consumer):
+    """Reads each partition from where the fold stands, in batches."""
+
+    driver: ClassVar[Driver]
+
+    async def perform_seek(self) -> None:
+        """Faust would seek to the committed offset; our own seek follows, and nothing else."""
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        ready_for: int | None = None  # the generation whose partitions stand where they should
+        while not (self._stopped.is_set() or fetcher._stopped.is_set()):
+            if not self.flow_active:
+                await self.wait(cast(Any, self.can_resume_flow))
+                ready_for = None
+                continue
+            generation = self.app.consumer_generation_id
+            if generation != ready_for:
+                positions = await self.driver.assigned(frozenset(self.assignment()))
+                if generation == self.app.consumer_generation_id and self.flow_active:
+                    await self.seek_wait(positions)
+                    ready_for = generation
+                continue
+            records, _ = await self._wait_next_records(POLL_S)
+            if generation != self.app.consumer_generation_id or self._interrupted():
+                ready_for = None  # aiokafka may have read ahead from another place
+                continue
+            for place, batch in (records or {}).items():
+                await self.driver.batch(generation, TP(place.topic, place.partition), batch)
+
+    def _interrupted(self) -> bool:
+        return bool(not self.flow_active or self.app.rebalancing)
+
+
+class AcknowledgedProducer(Producer):
+    """Every record is on all replicas, once, before it counts as sent."""
+
+    def _settings_extra(self) -> Mapping[str, Any]:
+        return {"acks": "all", "enable_idempotence": True}
+
+
+def transport_for(driver: Driver) -> type[Transport]:
+    """A transport whose consumer hands everything to `driver`."""
+
+    class DrivenConsumer(SeekingConsumer):
+        pass
+
+    DrivenConsumer.driver = driver
+
+    class DrivenTransport(Transport):
+        Consumer = DrivenConsumer
+        Producer = AcknowledgedProducer
+
+    return DrivenTransport
+
+
+async def commit(app: Any, positions: Mapping[TP, int]) -> None:
+    """Tell the group where we stand, for tools that show lag; nothing reads it back."""
+    await app.consumer._commit(dict(positions))

@@ -1,0 +1,284 @@
+"""The worker: partitions come and go, batches are folded, snapshots are kept. One a process.
+
+At least once and idempotent: a record is folded again after a crash, and what was said of it
+before is not said again. Everything happens under one lock, so that no snapshot sees half a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord
+from faust.types import TP
+
+from streams.live.announce import Announcer
+from streams.live.topics import TopicReader
+from streams.live.transport import commit
+from streams.shard import LogGap, Output, Shard
+from streams.verdicts import Decide
+from telemetry.settings import Configuration
+from telemetry.topics import FINDINGS, INCIDENTS, STATE, TELEMETRY
+
+LOG = logging.getLogger("nodewarden.stream")
+ASK_S = 5.0
+IN_FLIGHT = 16  # chunks of a snapshot that are on their way at once
+
+Probe = Callable[[str], None]
+
+
+class Sender(Protocol):
+    """The part of Faust's producer that we use."""
+
+    async def send(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None,
+        timestamp: float | None, headers: Any,
+    ) -> Awaitable[Any]: ...  # fmt: skip
+
+
+@dataclass
+class Totals:
+    """What a worker did since it started, for its own metrics."""
+
+    records: int = 0
+    published: int = 0
+    muted: int = 0
+    conflicts: int = 0
+    snapshots: int = 0
+    snapshot_bytes: int = 0
+    loads: int = 0
+    load_s: float = 0.0
+    progressed_s: float = 0.0  # monotonic; of the last batch that was folded
+
+
+def nothing(_: str) -> None:
+    """No probe."""
+
+
+class StreamWorker:
+    """The shards of this worker. `app` and `producer` are Faust's, set when it is built.
+
+    probe   called at named points of the work; tests end the process there
+    """
+
+    def __init__(
+        self, configuration: Configuration, decide: Decide, instance: str, engine_version: str,
+        probe: Probe = nothing,
+    ) -> None:  # fmt: skip
+        self.configuration = configuration
+        self.app: Any = None
+        self.shards: dict[int, Shard] = {}
+        self.ends: dict[int, int] = {}  # of the partitions, as last seen
+        self.begins: dict[int, int] = {}
+        self.totals = Totals(progressed_s=time.monotonic())
+        self.failed = ""
+        self._decide = decide
+        self._instance = instance
+        self._announcer = Announcer(configuration, instance, engine_version, time.time())
+        self._probe = probe
+        self._lock = asyncio.Lock()
+        self._generation = -1
+        self._saved_s: dict[int, float] = {}
+
+    # -- partitions
+
+    async def assigned(self, partitions: frozenset[TP]) -> Mapping[TP, int]:
+        """Hold exactly these shards; where each is read on."""
+        async with self._lock:
+            generation = self.app.consumer_generation_id
+            if generation > self._generation + 1:
+                # Generations passed without us: others may have held what we hold.
+                self.shards.clear()
+            self._generation = generation
+            wanted = {place.partition for place in partitions if place.topic == TELEMETRY}
+            for partition in set(self.shards) - wanted:
+                del self.shards[partition]
+            for partition in sorted(wanted - set(self.shards)):
+                self.shards[partition] = await self._load(partition)
+            self.totals.progressed_s = time.monotonic()
+            return {TP(TELEMETRY, p): shard.offset for p, shard in self.shards.items()}
+
+    async def revoked(self) -> None:
+        """The partitions go; what was folded of them is kept for whoever comes next."""
+        async with self._lock:
+            await self._save_all()
+
+    async def stop(self) -> None:
+        """The process ends in good order."""
+        async with self._lock:
+            await self._save_all()
+            self.shards.clear()
+
+    async def _load(self, partition: int) -> Shard:
+        began_s = time.monotonic()
+        name, kind = self._announcer.shard(partition)
+        stored: dict[str, bytes] = {}
+
+        def keep(record: ConsumerRecord) -> None:
+            key = (record.key or b"").decode("utf-8", "replace")
+            if record.value is None:
+                stored.pop(key, None)
+            else:
+                stored[key] = record.value
+
+        kafka = self.configuration.kafka
+        brokers = ",".join(kafka.brokers)
+        async with TopicReader(brokers, self._instance, kafka.request_timeout_s) as reader:
+            await reader.read(STATE, partition, 0, keep)
+            begin, end = await reader.bounds(TELEMETRY, partition)
+            shard = Shard.restored(name, kind, self._decide, partition, stored, begin, end)
+            self._probe("recovery")
+            for topic in (FINDINGS, INCIDENTS):
+                await _read_back(reader, shard, topic)
+        self.ends[partition], self.begins[partition] = end, begin
+        self._saved_s[partition] = time.monotonic()
+        self.totals.loads += 1
+        self.totals.load_s = time.monotonic() - began_s
+        LOG.info(
+            "shard %s: %s at offset %d, %d records to catch up",
+            name, "cold start" if shard.cold else "goes on", shard.offset, end - shard.offset,
+        )  # fmt: skip
+        if shard.cold:
+            LOG.warning("shard %s: cold start: what was before offset %d is lost", name, begin)
+        return shard
+
+    # -- records
+
+    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
+        """Fold records of one partition; returns when all that they said is acknowledged."""
+        async with self._lock:
+            shard = self.shards.get(place.partition)
+            if shard is None or generation != self.app.consumer_generation_id:
+                return  # they are read again by whoever holds the partition now
+            try:
+                await self._fold(shard, records)
+            except LogGap as gap:
+                await self._give_up(str(gap))
+                return
+            now_s = time.monotonic()
+            self.totals.progressed_s = now_s
+            if now_s - self._saved_s[place.partition] >= self.configuration.stream.snapshot_s:
+                await self._save(shard)
+
+    async def _fold(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
+        waiting: list[tuple[str, Awaitable[Any]]] = []
+        already = shard.already.muted, shard.already.conflicts
+        for record in records:
+            for output in shard.take(record.offset, record.timestamp, record.key, record.value):
+                waiting.append((output.topic, await self._send(shard, output)))
+        for topic, future in waiting:
+            shard.note_said(topic, (await future).offset + 1)
+        self.totals.records += len(records)
+        self.totals.published += len(waiting)
+        self.totals.muted += shard.already.muted - already[0]
+        self.totals.conflicts += shard.already.conflicts - already[1]
+        if waiting:
+            self._probe("published")
+
+    async def _send(self, shard: Shard, output: Output) -> Awaitable[Any]:
+        partition = shard.partition if output.topic in (FINDINGS, INCIDENTS) else 0
+        producer: Sender = self.app.producer
+        return await producer.send(output.topic, output.key, output.value, partition, None, None)
+
+    # -- snapshots
+
+    async def _save_all(self) -> None:
+        for shard in self.shards.values():
+            if shard.offset > shard.saved_offset:
+                await self._save(shard)
+
+    async def _save(self, shard: Shard) -> None:
+        """All chunks acknowledged, then the marker that makes them a snapshot, then the commit."""
+        producer: Sender = self.app.producer
+        for key in shard.stale:
+            await (await producer.send(STATE, key, None, shard.partition, None, None))
+        shard.stale.clear()
+        waiting: list[Awaitable[Any]] = []
+        held: tuple[bytes, bytes] | None = None
+        for key, value in shard.save():
+            if held is not None:
+                self._probe("chunk")
+                waiting.append(
+                    await producer.send(STATE, *held, shard.partition, None, None)
+                )  # fmt: skip
+                self.totals.snapshot_bytes += len(held[1])
+            if len(waiting) >= IN_FLIGHT:
+                await asyncio.gather(*waiting)
+                waiting.clear()
+            held = key, value
+        await asyncio.gather(*waiting)
+        assert held is not None  # the marker is always there, and last
+        await (await producer.send(STATE, *held, shard.partition, None, None))
+        self._probe("marker")
+        self.totals.snapshots += 1
+        self._saved_s[shard.partition] = time.monotonic()
+        await commit(self.app, {TP(TELEMETRY, shard.partition): shard.offset})
+
+    # -- its own state, for metrics and the watchdog
+
+    def lag(self) -> int:
+        """Records that wait, as far as the last look at the ends of the partitions told."""
+        shards = list(self.shards.items())
+        return sum(max(self.ends.get(p, 0) - shard.offset, 0) for p, shard in shards)
+
+    def stood_still_s(self, now_s: float) -> float:
+        """Seconds since records were last folded, on the monotonic clock."""
+        return now_s - self.totals.progressed_s
+
+    async def look_at_ends(self) -> None:
+        """Ask the broker how far the log goes; a broker that is away tells nothing."""
+        places = [TP(TELEMETRY, partition) for partition in self.shards]
+        if not places:
+            return
+        consumer = self.app.consumer
+        try:
+            ends = await asyncio.wait_for(consumer.highwaters(*places), ASK_S)
+            begins = await asyncio.wait_for(consumer.earliest_offsets(*places), ASK_S)
+        except (TimeoutError, KafkaError):
+            return
+        self.ends.update({place.partition: end for place, end in ends.items()})
+        self.begins.update({place.partition: begin for place, begin in begins.items()})
+
+    # -- settings
+
+    async def announce(self) -> None:
+        """Write our settings into the log of each live shard that runs with others.
+
+        They take force when their record comes by, here and in every replay.
+        """
+        for partition, shard in list(self.shards.items()):
+            if shard.offset < self.ends.get(partition, 0):
+                continue  # what stands in the log may say so already
+            record = self._announcer.record(shard, time.time())
+            if record is not None:
+                key = shard.name.encode()
+                producer: Sender = self.app.producer
+                headers = [("kind", b"settings")]
+                sent = await producer.send(TELEMETRY, key, record, partition, None, headers)
+                await sent
+
+    def adopt(self, configuration: Configuration) -> None:
+        """A changed settings file: the engine's part is announced, the rest needs a restart."""
+        self.configuration = configuration
+        self._announcer.adopt(configuration)
+
+    async def _give_up(self, why: str) -> None:
+        self.failed = why
+        LOG.error("%s; the process ends, the next one starts at a snapshot", why)
+        self.shards.clear()
+        await self.app.crash(LogGap(why))
+
+
+async def _read_back(reader: TopicReader, shard: Shard, topic: str) -> None:
+    """What the shard's worker said since the snapshot, so that it is not said again."""
+
+    def remember(record: ConsumerRecord) -> None:
+        shard.already.add(topic, record.value)
+
+    since = shard.snapshots.said.get(topic, 0)
+    shard.read_back(topic, await reader.read(topic, shard.partition, since, remember))
