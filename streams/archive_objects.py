@@ -95,11 +95,11 @@ class ObjectStore:
         """All objects that are archive files in their place."""
         found = self._ask(self._listed)
         kept = []
-        for path, info in sorted(found.items()):
+        for path, info in found.items():
             file = file_of(path[len(self._root) :].lstrip("/"))
             if file is not None:
                 kept.append(KeptFile(file, int(info["size"]), _modified_s(info)))
-        return kept
+        return sorted(kept, key=lambda found: found.file)
 
     def remove(self, file: ArchiveFile) -> None:
         """Delete the object."""
