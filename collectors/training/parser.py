@@ -7,7 +7,7 @@ looked for only where a step or a failure prints none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, tzinfo
 
 from collectors.training import bars, dlrover, forms, megatron, mlperf, scan, speakers, stamps
@@ -27,7 +27,6 @@ _RESTARTS = ("successfully loaded checkpoint", "[before the start of training st
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
-_UNKNOWN: tuple[tuple[Said, ...], int] = ((), 0)
 
 
 class TrainingParser:
@@ -45,6 +44,7 @@ class TrainingParser:
         self._name, self._tz, self._rank, self._clock_s = name, tz, rank, clock_s
         self._tail, self._long = b"", False
         self._head = True  # nothing was read yet
+        self._live = False
         self._hint_s: float | None = None  # a time in the log's head, for years nobody names
         self._lines = 0  # before the block
         self._block, self._dated_to, self._at = b"", 0, 0
@@ -69,13 +69,17 @@ class TrainingParser:
         """Steps and failures that could not be placed in time."""
         return self._progress.undated
 
+    def heard_at(self, now_s: float) -> None:
+        """The log is read as it is written: what comes next and prints no time was said now."""
+        self._live, self._near_s = True, now_s
+
     def feed(self, piece: bytes) -> Iterator[Said]:
         """What whole lines so far say."""
         data = self._tail + piece if self._tail else piece
-        if self._head and len(data) < HEAD_BYTES:
+        if self._head and len(data) < HEAD_BYTES and not self._live:
             self._tail = data
-            return
-        yield from self._whole_lines(data)
+            return iter(())
+        return self._whole_lines(data)
 
     def _whole_lines(self, data: bytes) -> Iterator[Said]:
         if self._head:
@@ -112,47 +116,61 @@ class TrainingParser:
         self._block, self._dated_to = block, 0
         if self._first_s is None:
             self._first_s, self._first_at = stamps.oldest(block, self._tz)
-        starts, position, known = scan.Starts(block), 0, False
+            self._dated_to = max(0, self._first_at - 1)
+        starts, position = scan.Starts(block), 0
         while position < len(block):
             waiting = self._tracebacks or self._elastic or self._wrap
-            if not waiting and not known:
+            if not waiting:
                 start = starts.after(position)
                 if start is None:
                     break
-                position = start
+                self._at = start
+                yield from self._known(start)
+                position = self._at
+                if position > start:
+                    continue
             self._at = position
-            said, end = self._known(position) if not waiting else _UNKNOWN
-            if end > 0:
-                yield from said
-                position, known = end, True
-            elif known:
-                known = False
-            else:
-                end = block.find(b"\n", position)
-                line = block[position : end if end >= 0 else None]
-                if waiting or scan.worth_reading(line):
-                    yield from self._line(line)
-                position = end + 1 if end >= 0 else len(block)
+            end = block.find(b"\n", position)
+            line = block[position : end if end >= 0 else None]
+            if waiting or scan.worth_reading(line):
+                yield from self._line(line)
+            position = end + 1 if end >= 0 else len(block)
         self._lines += block.count(b"\n")
         self._look_back(len(block))
         self._block, self._first_at = b"", 0
 
-    def _known(self, position: int) -> tuple[Iterable[Said], int]:
-        """What a line of the two most frequent forms says, and where the next line starts.
+    def _known(self, position: int) -> Iterator[Said]:
+        """What lines of the two most frequent forms say, one after the other as they lie there.
 
-        Such lines are read as they lie there, one after the other without a search; 0 where the
-        line is none of them, or not a plain one.
+        Moves `_at` to the first line behind them: one of another form, or that is not plain.
         """
         if self._block.startswith(mlperf.START, position):
             return self._mllog(position)
-        if self._pending:
-            return _UNKNOWN
-        found = self._layout.match(self._block, position)
-        if found is None:
-            self._learn(position)
-            return _UNKNOWN
-        step = self._layout.step(found)
-        return ((self._megatron(step, found),), found.end()) if step is not None else _UNKNOWN
+        return self._steps(position) if not self._pending else iter(())
+
+    def _steps(self, position: int) -> Iterator[Step]:
+        block, match, step_of = self._block, self._layout.match, self._layout.step
+        while (found := match(block, position)) is not None:
+            prefix, label, minute, second, fraction, number, *said = found.groups()
+            step = step_of(number, said)
+            if step is None:
+                return
+            speaker = speakers.NOBODY
+            if prefix is not None or label is not None:
+                words = (prefix or b"") + (label or b"")
+                speaker = speakers.of_prefix(words.decode("ascii", "replace"))
+            near_s = None
+            if minute is not None:
+                step.at_s = near_s = stamps.of_minute(minute, second, fraction, self._tz)
+            if near_s is None:
+                near_s = self._look_back(position)
+            else:
+                self._dated(near_s)
+            ended = self._end(step, speaker, near_s)
+            if ended is not None:
+                yield ended
+            self._at = position = found.end()
+        self._learn(position)
 
     def _learn(self, position: int) -> None:
         head = megatron.HEAD.match(self._block, position)
@@ -160,32 +178,19 @@ class TrainingParser:
             end = self._block.find(b"\n", head.end())
             self._layout.learn(self._block[head.end() : end if end >= 0 else None])
 
-    def _megatron(self, step: Step, found: re.Match[bytes]) -> Step:
-        prefix, label, minute, second, fraction = found.group(1, 2, 3, 4, 5)
-        speaker = speakers.NOBODY
-        if prefix is not None or label is not None:
-            words = (prefix or b"") + (label or b"")
-            speaker = speakers.of_prefix(words.decode("ascii", "replace"))
-        if minute is not None:
-            step.at_s = stamps.of_minute(minute, second, fraction, self._tz)
-        if step.at_s is None:
-            return self._end(step, speaker, self._look_back(self._at))
-        self._dated(step.at_s)
-        return self._end(step, speaker, step.at_s)
-
-    def _mllog(self, position: int) -> tuple[Iterable[Said], int]:
-        end = self._block.find(b"\n", position)
-        end = end if end >= 0 else len(self._block)
-        found = self._mlperf.plain(self._block[position + len(mlperf.START) : end])
-        if found is None:
-            return _UNKNOWN
-        return (self._noted(found) if found else ()), end + 1
-
-    def _noted(self, found: Iterable[Step | Note]) -> Iterator[Said]:
-        for one in found:
-            if isinstance(one, Note):
-                yield from self._flush()
-            yield from self._take(one, speakers.NOBODY, None)
+    def _mllog(self, position: int) -> Iterator[Said]:
+        block, size, skip = self._block, len(self._block), len(mlperf.START)
+        while block.startswith(mlperf.START, position):
+            end = block.find(b"\n", position)
+            end = end if end >= 0 else size
+            found = self._mlperf.plain(block[position + skip : end])
+            if found is None:
+                return
+            for one in found:
+                if isinstance(one, Note):
+                    yield from self._flush()
+                yield from self._take(one, speakers.NOBODY, None)
+            self._at = position = min(end + 1, size)
 
     def _look_back(self, to: int) -> float | None:
         """The newest time known before a place in the block; only new text is searched."""
@@ -280,31 +285,30 @@ class TrainingParser:
             ):
                 found = merged(older, found)
                 near_s = older_s if near_s is None else near_s
-            else:
-                yield from self._ended(older, Speaker(key), older_s)
+            elif (step := self._end(older, Speaker(key), older_s)) is not None:
+                yield step
         if waits:
             found.rank = self._rank_of(speaker)
             self._pending = found, speaker.key, near_s
-        else:
-            yield from self._ended(found, speaker, near_s)
+        elif (step := self._end(found, speaker, near_s)) is not None:
+            yield step
 
     def _flush(self) -> Iterator[Said]:
         if self._pending is not None:
             older, key, near_s = self._pending
             self._pending = None
-            yield from self._ended(older, Speaker(key), near_s)
-
-    def _ended(self, found: Step, speaker: Speaker, near_s: float | None) -> Iterator[Said]:
-        step = self._end(found, speaker, near_s)
-        if step is not None:
-            yield step
+            step = self._end(older, Speaker(key), near_s)
+            if step is not None:
+                yield step
 
     def _end(self, found: Step, speaker: Speaker, near_s: float | None) -> Step | None:
         step = self._progress.take(found, speaker.key, near_s, found.form in _SHARED)
         if step is None:
             return None
-        step.rank = step.rank if step.rank is not None else self._rank_of(speaker)
-        step.local_rank, step.host = speaker.local_rank, speaker.host
+        if step.rank is None:
+            step.rank = self._rank_of(speaker)
+        if speaker is not speakers.NOBODY:
+            step.local_rank, step.host = speaker.local_rank, speaker.host
         self._incident.progressed()
         return step
 

@@ -7,7 +7,6 @@ printed times is one. What all ranks print is one step.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import replace
 from typing import NamedTuple
 
 from collectors.training.model import Step
@@ -99,10 +98,12 @@ class Progress:
         own = self._speakers.get(key)
         last = own or (None if step.repeat else self._newest)
         if step.steps is None:
-            step.steps = self._since(number, last)
+            goes_on = last is not None and self._base is None and number > last.step
+            step.steps = number - last.step if goes_on and last else self._since(number, last)
         added = last is not None and last.step == number and last.form != step.form
         step.kind = last.kind if added and last is not None else self._kind(step, number, last)
-        self._time(step, own, near_s)
+        if step.step_time_s is None or step.at_s is None or step.reckoned:
+            self._time(step, own, near_s)
         self._keep(step, number, key)
         if shared and not step.repeat:
             self._recent.append((number, step.loss, step.at_s, key))
@@ -186,18 +187,17 @@ class Progress:
 
 
 def merged(older: Step, newer: Step) -> Step:
-    """One step told by two lines: the newer one's words, filled from the older one."""
-    return replace(
-        newer,
-        step=older.step if newer.step is None else newer.step,
-        at_s=older.at_s if newer.at_s is None else newer.at_s,
-        reckoned=newer.at_s is None,
-        step_time_s=older.step_time_s if newer.step_time_s is None else newer.step_time_s,
-        steps=older.steps if newer.steps is None else newer.steps,
-        loss=older.loss if newer.loss is None else newer.loss,
-        grad_norm=older.grad_norm if newer.grad_norm is None else newer.grad_norm,
-        throughput=older.throughput if newer.throughput is None else newer.throughput,
-        throughput_unit=newer.throughput_unit or older.throughput_unit,
-        nonfinite=tuple(dict.fromkeys((*older.nonfinite, *newer.nonfinite))),
-        more={**older.more, **newer.more},
-    )
+    """One step told by two lines: the newer one, filled from the older one."""
+    newer.reckoned = newer.at_s is None
+    newer.step = older.step if newer.step is None else newer.step
+    newer.at_s = older.at_s if newer.at_s is None else newer.at_s
+    newer.step_time_s = older.step_time_s if newer.step_time_s is None else newer.step_time_s
+    newer.steps = older.steps if newer.steps is None else newer.steps
+    newer.loss = older.loss if newer.loss is None else newer.loss
+    newer.grad_norm = older.grad_norm if newer.grad_norm is None else newer.grad_norm
+    newer.throughput = older.throughput if newer.throughput is None else newer.throughput
+    newer.throughput_unit = newer.throughput_unit or older.throughput_unit
+    if older.nonfinite:
+        newer.nonfinite = tuple(dict.fromkeys((*older.nonfinite, *newer.nonfinite)))
+    newer.more = {**older.more, **newer.more}
+    return newer

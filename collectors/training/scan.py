@@ -1,8 +1,9 @@
 """Finds the few lines of a log that can say something, without making lines of the rest.
 
 A block is looked at once, whatever the number of words searched for: each is told by up to seven of
-its bytes, a table a byte, and all are looked up together. What is found so is a line to look at,
-not yet a hit; `worth_reading` is exact.
+its bytes, a table a byte, and all are looked up together: the first bytes at every place, the
+others where the first ones fit. What is found so is a line to look at, not yet a hit;
+`worth_reading` is exact.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _tables() -> tuple[bytes, ...]:
 
 
 _TABLES = _tables()
-PIECE_BYTES = 65_536
+_ARRAYS = tuple(np.frombuffer(table, dtype=np.uint8) for table in _TABLES)
+_DENSE = 4  # bytes that are looked up at every place
+PIECE_MIN_BYTES, PIECE_BYTES = 4_096, 65_536
 _PAD = b"\n" * _BYTES
 
 
@@ -61,10 +64,14 @@ def starts(block: bytes) -> Iterator[int]:
     size = len(block)
     padded = block + _PAD
     found = np.frombuffer(padded.translate(_TABLES[0]), dtype=np.uint8)[:size].copy()
-    for place in range(1, _BYTES):
+    for place in range(1, _DENSE):
         column = np.frombuffer(padded.translate(_TABLES[place]), dtype=np.uint8)
         found &= column[place : size + place]
-    hits = np.flatnonzero(found)
+    hits, said = np.flatnonzero(found), np.frombuffer(padded, dtype=np.uint8)
+    for place in range(_DENSE, _BYTES):
+        groups = found[hits] & _ARRAYS[place][said[hits + place]]
+        found[hits] = groups
+        hits = hits[groups != 0]
     if hits.size == 0:
         return iter(())
     ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
@@ -80,6 +87,7 @@ class Starts:
     def __init__(self, block: bytes) -> None:
         self._block = block
         self._to = 0  # searched up to here
+        self._piece = PIECE_MIN_BYTES
         self._found: Iterator[int] = iter(())
 
     def after(self, position: int) -> int | None:
@@ -88,10 +96,13 @@ class Starts:
             for start in self._found:
                 if start >= position:
                     return start
-            begin = max(position, self._to)
+            if position > self._to:  # it went on without a search, and may do so again
+                self._to, self._piece = position, PIECE_MIN_BYTES
+            begin = self._to
             if begin >= len(self._block):
                 return None
-            end = self._block.find(b"\n", begin + PIECE_BYTES) + 1 or len(self._block)
+            end = self._block.find(b"\n", begin + self._piece) + 1 or len(self._block)
+            self._piece = min(2 * self._piece, PIECE_BYTES)
             self._found = (begin + at for at in starts(self._block[begin:end]))
             self._to = end
 

@@ -41,9 +41,9 @@ def newest(data: bytes, tz: tzinfo) -> float | None:
 
 
 def oldest(data: bytes, tz: tzinfo) -> tuple[float | None, int]:
-    """The first time in a stretch of a log, and where it stands."""
+    """The first time in a stretch of a log, and where it stands: at its end where there is none."""
     found = BYTES.search(data)
-    return _of_bytes(found, tz), found.start() if found is not None else 0
+    return _of_bytes(found, tz), found.start() if found is not None else len(data)
 
 
 def _of_bytes(found: re.Match[bytes] | None, tz: tzinfo) -> float | None:
