@@ -6,13 +6,13 @@ No Python statement per sample: a block becomes nested lists in one call, NaN as
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.names import natural
 from collectors.spill import Block, Column, Target
 from telemetry.metrics import CATALOGUE
 from telemetry.records import Frame, Steps
@@ -168,11 +168,3 @@ def _lists(values: FloatArray, cells: NDArray[np.int64]) -> list[list[list[float
         return lists
     whole: list[list[list[float | None]]] = part.tolist()
     return whole
-
-
-def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A sort key that puts "mlx5_2" before "mlx5_10"."""
-    return tuple(
-        (int(piece), "") if piece.isdecimal() else (-1, piece)
-        for piece in re.split(r"([0-9]{1,9})", name, maxsplit=16)
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from telemetry.codec import name_fault
@@ -79,3 +80,11 @@ def _bare(instance: str) -> str:
 
 def _is_address(name: str) -> bool:
     return name.replace(".", "").isdecimal()
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key that puts "mlx5_2" before "mlx5_10"."""
+    return tuple(
+        (int(piece), "") if piece.isdecimal() else (-1, piece)
+        for piece in re.split(r"([0-9]{1,9})", name, maxsplit=16)
+    )

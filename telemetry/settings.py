@@ -368,6 +368,31 @@ class ArchiveSettings(Section, frozen=True, kw_only=True):
     metrics_address: str = "127.0.0.1:9109"  # "" serves no metrics
 
 
+class CollectSettings(Section, frozen=True, kw_only=True):
+    """The node agent. How often it reads is `engine.ticks`: what is expected is what is sent."""
+
+    node: str = ""  # as the scheduler calls it; "": the host's name
+    exporters: tuple[str, ...] = ("http://127.0.0.1:9400/metrics",)
+    exporter_timeout_s: Annotated[float, Meta(gt=0.0, le=10.0)] = 2.0
+    exporter_max_bytes: Count = 8_000_000
+    nic: bool = True
+    ethtool: str = "ethtool"  # the tool's name or path; "": its counters are not read
+    rdma: str = ""  # "rdma" where /sys/class/infiniband has no hw_counters
+    ports_up: tuple[str, ...] = ()  # "mlx5_3/1" or a whole card "mlx5_3", meant to be up
+    ports_down: tuple[str, ...] = ()  # meant to be down; of the others nobody says
+    kmsg: str = "/dev/kmsg"  # "": kernel lines are not read
+    journalctl: str = "journalctl"  # where kmsg may not be read; "": never
+    nvidia_smi: str = "nvidia-smi"  # names the GPUs where no exporter does; "": never
+    training_logs: tuple[str, ...] = ()  # "/logs/{job}/rank-{rank}.log"; * and {node} are known too
+    step_socket: str = "/run/nodewarden/steps.sock"  # StepReporter sends there; "": none
+    hardware_s: Positive = 600.0  # hardware is said again
+    sys_path: str = "/sys"
+    proc_path: str = "/proc"
+    state_dir: str = "/var/lib/nodewarden"  # positions, and records while the broker is away
+    spool_max_bytes: Count = 256 * 1024 * 1024
+    metrics_address: str = "127.0.0.1:9107"  # "" serves no metrics
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
@@ -378,3 +403,4 @@ class Configuration(Section, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     stream: StreamSettings = StreamSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    collect: CollectSettings = CollectSettings()

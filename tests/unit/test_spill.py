@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import spill
-from collectors.frames import FrameMaker, StepMaker, natural
+from collectors.frames import FrameMaker, StepMaker
+from collectors.names import natural
 from collectors.spill import Block, Column, FloatArray, Spill, Target, snap_interval
 
 T0 = 1_772_020_800.0
