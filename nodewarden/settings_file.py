@@ -136,7 +136,8 @@ def _from_text(text: str, kind: Any, where: str) -> object:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SettingsError(f"{where}: no TOML: {error}") from error
     if _is_list(kind):
-        return _converted([part.strip() for part in text.split(",")], kind, where, strict=True)
+        parts = [part.strip() for part in text.split(",")] if text.strip() else []
+        return _converted(parts, kind, where, strict=True)
     return _converted(text, kind, where, strict=False)
 
 
