@@ -122,10 +122,13 @@ def _capture_logs(
 
 
 def arrived(records: Iterable[Record | Rejected]) -> Iterator[Arrived]:
-    """Records at their places; what a capture tells arrived when it happened."""
+    """Records at their places; what a capture tells arrived when it happened.
+
+    What could not be read moves no time: an import leaves it out of the log.
+    """
     now = 0.0
     for offset, record in enumerate(records):
-        now = now if record.at is None else record.at
+        now = now if isinstance(record, Rejected) else record.at
         yield Arrived(offset, now, record)
 
 

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
+from nodewarden.clock import SystemClock
 from nodewarden.exports import export_files, is_export
 from nodewarden.importing import Imported, import_exports, import_logs
-from nodewarden.logs import format_of, open_logs
+from nodewarden.logs import Log, format_of, open_logs
 from nodewarden.progress import bar
-from nodewarden.session import Session, config_option
+from nodewarden.publishing import history_target, publish_logs
+from nodewarden.session import Session, broker_option, config_option
 from telemetry.archive import is_archive
-from telemetry.errors import InputError
+from telemetry.errors import InputError, SettingsError
 from telemetry.settings import Configuration
 
 
@@ -20,18 +22,29 @@ from telemetry.settings import Configuration
 @click.argument(
     "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write an archive.")
+@click.option("--kafka", is_flag=True, help="Publish to a history shard of the live topics.")
+@click.option("--shard", metavar="NAME", help="Which history shard; the first where not given.")
 @click.option("--tz", metavar="Z", help="Time zone of log lines that name none, as Europe/Berlin.")
 @config_option
+@broker_option
 @click.pass_obj
 def command(
-    session: Session, paths: tuple[Path, ...], out: Path, tz: str | None, config: Path | None
-) -> None:
-    """Turn captures, Prometheus' history and Kafka exports into one archive that replays as they.
+    session: Session, paths: tuple[Path, ...], out: Path | None, kafka: bool, shard: str | None,
+    tz: str | None, config: Path | None, broker: str | None,
+) -> None:  # fmt: skip
+    """Turn captures, Prometheus' history and Kafka exports into one archive that replays as they,
+    or publish them, archives too, as pieces of history that the live engine folds.
 
-    Captures and Prometheus' history become pieces of history; exports the topics they were.
+    In an archive, captures and Prometheus' history become pieces of history; exports the topics
+    they were.
     """
-    configuration = session.settings(config).configuration
+    configuration = session.configured(config, broker)
+    if kafka == (out is not None):
+        raise SettingsError("give --out DIR (archive) or --kafka (live topics)")
+    if out is None:
+        _publish(paths, tz, configuration, shard)
+        return
     exported = [path for path in paths if not _is_capture_like(path)]
     if exported and len(exported) < len(paths):
         raise InputError(f"{exported[0]}: a Kafka export; import exports and captures separately")
@@ -43,6 +56,31 @@ def command(
     if done.rejected:
         click.echo(f"{done.rejected} rejected records kept under nodewarden.rejected")
     for note in notes:
+        click.echo(f"note: {note}")
+
+
+def _publish(
+    paths: tuple[Path, ...], tz: str | None, configuration: Configuration, shard: str | None
+) -> None:
+    from collectors.broker.publisher import KafkaPublisher  # noqa: PLC0415 - only where needed
+
+    target = history_target(configuration, shard)
+    with bar() as progress:
+        logs = [log for path in paths for log in open_logs(path, configuration, tz, progress.read)]
+        publisher = KafkaPublisher(configuration.kafka, SystemClock(), "nodewarden-import")
+        try:
+            done = publish_logs(logs, publisher, target, progress.folded)
+        finally:
+            publisher.close()
+    click.echo(f"{done.records} records published to shard {target.shard}")
+    if done.rejected:
+        click.echo(f"{done.rejected} rejected records published to nodewarden.rejected")
+    for log in logs:
+        _say_notes(log)
+
+
+def _say_notes(log: Log) -> None:
+    for note in [*log.notes, *(f"read to its last whole part: {text}" for text in log.torn)]:
         click.echo(f"note: {note}")
 
 

@@ -135,6 +135,7 @@ def run(worker: StreamWorker, instance: str, reload: Reload) -> str:
         process = _Process(
             app, loop=loop, quiet=True, override_logging=False, redirect_stdouts=False
         )
+        process.spinner = None  # it writes to standard output
         try:
             process.execute_from_commandline()
         except SystemExit as ended:

@@ -1,0 +1,122 @@
+"""`nodewarden incidents`: what the live engine said, as `replay` prints it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from nodewarden.clock import SystemClock
+from nodewarden.commands.replay import json_text
+from nodewarden.replaying import incident_object
+from nodewarden.session import Session, broker_option, config_option
+from streams.replay import Outcome
+from telemetry.archive_line import ArchiveLine
+from telemetry.errors import SettingsError
+from telemetry.findings import Incident
+from telemetry.ports import LogReader
+from telemetry.settings import Configuration
+from telemetry.topics import INCIDENTS, partition_of
+
+POLL_S = 1.0
+
+
+@click.command("incidents")
+@config_option
+@broker_option
+@click.option("--shard", metavar="NAME", help="Only those of this shard.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.pass_obj
+def command(
+    session: Session, config: Path | None, broker: str | None, shard: str | None, as_json: bool
+) -> None:
+    """List the incidents that the live engine told, each in its newest revision."""
+    from collectors.broker.consumer import KafkaLogReader  # noqa: PLC0415 - only where needed
+
+    configuration = session.configured(config, broker)
+    partition = _partition(configuration, shard)
+    reader = KafkaLogReader(configuration.kafka, SystemClock(), "nodewarden-incidents")
+    try:
+        outcome = told(reader, partition)
+    finally:
+        reader.close()
+    incidents = outcome.sorted_incidents()
+    if as_json:
+        found = [incident_object(incident) for incident in incidents]
+        sys.stdout.write(json_text({"incidents": found}))
+    else:
+        Console().print(_table(incidents) if incidents else "no incidents")
+
+
+def told(reader: LogReader, partition: int | None) -> Outcome:
+    """The incidents of the topic, or of one of its partitions, as they stand now.
+
+    Raises SourceUnavailable.
+    """
+    outcome = Outcome()
+    for line in read_to_end(reader, INCIDENTS, partition):
+        incident = _incident(line.value)
+        known = None if incident is None else outcome.incidents.get(incident.id)
+        if incident is not None and (known is None or incident.rev >= known.rev):
+            outcome.incidents[incident.id] = incident
+    return outcome
+
+
+def read_to_end(
+    reader: LogReader, topic: str, partition: int | None = None
+) -> Iterator[ArchiveLine]:
+    """All that the topic holds now. Raises SourceUnavailable."""
+    places = [(topic, p) for p in reader.partitions(topic) if partition in (None, p)]
+    if not places:
+        raise SettingsError(f"no topic {topic}; make it: nodewarden topics create")
+    bounds = reader.bounds(places)
+    left = {place: end for place, (begin, end) in bounds.items() if begin < end}
+    if not left:
+        return
+    reader.assign({place: bounds[place][0] for place in left})
+    while left:
+        for line in reader.poll(POLL_S):
+            place = (line.topic, line.partition)
+            if place not in left:
+                continue
+            if line.offset < left[place]:
+                yield line
+            if line.offset + 1 >= left[place]:
+                del left[place]
+
+
+def _incident(value: bytes | None) -> Incident | None:
+    try:
+        return None if value is None else msgspec.json.decode(value, type=Incident)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None  # of another version, or somebody else's
+
+
+def _partition(configuration: Configuration, shard: str | None) -> int | None:
+    if shard is None:
+        return None
+    partition = partition_of(shard, configuration.shards)
+    if partition is None:
+        raise SettingsError(f"--shard {shard}: not among shards {list(configuration.shards)}")
+    return partition
+
+
+def _table(incidents: list[Incident]) -> Table:
+    table = Table("id", "opened", "state", "kind", "job", "suspects", "verdict")
+    for column in table.columns[:4]:
+        column.no_wrap = True
+    for incident in incidents:
+        opened = datetime.fromtimestamp(incident.opened_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        state = "open" if incident.closed_at is None else "closed"
+        suspects = ", ".join(dict.fromkeys(s.node for s in incident.suspects if s.node))
+        table.add_row(
+            incident.id, opened, state, incident.kind, incident.job, suspects,
+            f"{incident.verdict.action} {', '.join(incident.verdict.targets)}".strip(),
+        )  # fmt: skip
+    return table
