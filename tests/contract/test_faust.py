@@ -1,0 +1,72 @@
+"""What streams/live/transport.py relies on in Faust although Faust does not document it.
+
+When a new version fails here, read its transport before the pin moves: a difference loses records
+without an error.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+
+import pytest
+from faust.app.base import App
+from faust.tables import recovery
+from faust.transport.consumer import Consumer as BaseConsumer
+from faust.transport.consumer import Fetcher
+from faust.transport.drivers import aiokafka as driver
+
+from streams.live.transport import AcknowledgedProducer, SeekingConsumer
+
+
+def test_the_versions_are_the_ones_that_were_read() -> None:
+    assert (version("faust-streaming"), version("aiokafka")) == ("0.15.3", "0.14.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("perform_seek", ["self"]),
+        ("_drain_messages", ["self", "fetcher"]),
+        ("_wait_next_records", ["self", "timeout"]),
+        ("_commit", ["self", "offsets"]),
+        ("seek_wait", ["self", "partitions"]),
+        ("highwaters", ["self", "partitions"]),
+        ("earliest_offsets", ["self", "partitions"]),
+    ],
+)
+def test_the_consumer_has_what_is_overridden_or_called(name: str, parameters: list[str]) -> None:
+    method = getattr(driver.Consumer, name)
+    assert inspect.iscoroutinefunction(method)
+    assert list(inspect.signature(method).parameters) == parameters
+
+
+def test_the_fetcher_drains_through_the_method_that_is_overridden() -> None:
+    assert "consumer._drain_messages(self)" in inspect.getsource(Fetcher)
+
+
+def test_recovery_seeks_through_the_method_that_does_nothing_here() -> None:
+    assert SeekingConsumer.perform_seek is not BaseConsumer.perform_seek
+    assert "perform_seek" in inspect.getsource(recovery)
+
+
+@pytest.mark.parametrize("name", ["flow_active", "can_resume_flow"])
+def test_the_flow_is_stopped_and_resumed_by_what_the_drain_looks_at(name: str) -> None:
+    for method in (BaseConsumer.stop_flow, BaseConsumer.resume_flow):
+        assert f"self.{name}" in inspect.getsource(method)
+
+
+def test_the_app_tells_a_rebalance_and_its_generation() -> None:
+    assert App.rebalancing is False
+    assert App.consumer_generation_id == 0
+    assert "consumer_generation_id = generation" in inspect.getsource(driver)
+
+
+def test_the_producer_takes_what_makes_every_record_acknowledged_once() -> None:
+    assert "_settings_extra()" in inspect.getsource(driver.Producer._new_producer)
+    extra = AcknowledgedProducer._settings_extra(object.__new__(AcknowledgedProducer))
+    assert extra == {"acks": "all", "enable_idempotence": True}
+    parameters = list(inspect.signature(driver.Producer.send).parameters)
+    assert parameters[:7] == [
+        "self", "topic", "key", "value", "partition", "timestamp", "headers",
+    ]  # fmt: skip
