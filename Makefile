@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## a simulated cluster with faults: incident report here and 
 	@$(BIN)/nodewarden demo
 
 test: $(READY) ## all tests that need no services and are quick
-	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench" tests
+	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench and not kafka" tests
 
 setup: $(READY) ## the virtual environment in .venv, with the development tools
 	@echo "ready: $(VENV)"
@@ -35,8 +35,8 @@ format: $(READY) ## rewrite the code in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-test-services: $(READY) ## the slow tests
-	@$(BIN)/pytest -n $(WORKERS) -m "slow and not bench" tests || [ $$? -eq 5 ]
+test-services: $(READY) ## the slow tests, and those against a real Apache Kafka (Java 17, Maven)
+	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka) and not bench" tests || [ $$? -eq 5 ]
 
 test-all: test test-services ## both
 

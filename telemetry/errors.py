@@ -5,6 +5,7 @@ NodewardenError
 ├── InputError         a file or directory cannot be read as what it claims to be: one line, exit 2
 ├── PublishError       Kafka refused: retried, then the process exits 3
 ├── SourceUnavailable  one collector's source is down: counted, tried again
+│   └── OffsetGone     the broker no longer keeps where a reader wants to read on: it decides anew
 └── SnapshotError      a stored snapshot cannot be used: the one before it is
 
 Bad input inside a readable file is no exception: it is a `Rejected` value, counted and kept.
@@ -29,6 +30,10 @@ class PublishError(NodewardenError):
 
 class SourceUnavailable(NodewardenError):
     """One collector's source does not answer."""
+
+
+class OffsetGone(SourceUnavailable):
+    """The broker no longer keeps the offset from which a reader wants to read on."""
 
 
 class SnapshotError(NodewardenError):

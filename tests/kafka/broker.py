@@ -21,14 +21,16 @@ class BrokerMissing(Exception):
 class Broker:
     """One broker and its data; `start` after `kill` or `stop` goes on with the same data."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, advertised_port: int | None = None) -> None:
+        """`advertised_port`: where it tells clients to find it, a proxy's port."""
         self.directory = directory
         self.port = free_port()
+        self._advertised_port = advertised_port or self.port
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
-        return f"127.0.0.1:{self.port}"
+        """HOST:PORT, as clients are told."""
+        return f"127.0.0.1:{self._advertised_port}"
 
     def start(self) -> None:
         """Return when the broker answers; raises BrokerMissing where it cannot be run."""
@@ -46,6 +48,7 @@ class Broker:
         self._verb("stop")
 
     def _verb(self, verb: str, *arguments: str) -> None:
+        advertised = f"advertised.listeners=PLAINTEXT://{self.address}"
         done = subprocess.run(
             [str(SCRIPT), verb, str(self.directory), *arguments],
             stdin=subprocess.DEVNULL,
@@ -53,7 +56,7 @@ class Broker:
             text=True,
             timeout=VERB_MAX_S,
             check=False,
-            env={**os.environ, "KAFKA_EXTRA": SETTINGS},
+            env={**os.environ, "KAFKA_EXTRA": f"{SETTINGS} {advertised}"},
         )
         if done.returncode != 0:
             raise BrokerMissing(done.stderr.strip() or f"kafka.sh {verb}: exit {done.returncode}")

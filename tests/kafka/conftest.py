@@ -15,6 +15,7 @@ from collectors.broker.admin import Admin
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TOPICS
 from tests.kafka.broker import Broker, BrokerMissing
+from tests.kafka.proxy import Proxy
 
 SHARDS = ("main", "history")
 
@@ -40,6 +41,24 @@ def clean_topics(kafka: Broker) -> Broker:
     return kafka
 
 
+@pytest.fixture(scope="module")
+def _proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Proxy]]:
+    proxy = Proxy()
+    for broker in _running(tmp_path_factory.mktemp("kafka"), proxy):
+        yield broker, proxy
+    proxy.close()
+
+
+@pytest.fixture
+def proxied_kafka(_proxied: tuple[Broker, Proxy]) -> Iterator[tuple[Broker, Proxy]]:
+    """The module's own broker, empty, which clients reach only through the proxy; never kill it."""
+    broker, proxy = _proxied
+    proxy.refuse(False)
+    fresh_topics(broker)
+    yield broker, proxy
+    proxy.cut()
+
+
 def fresh_topics(broker: Broker, shards: Sequence[str] = SHARDS, **settings: int) -> None:
     """Delete our topics and create them, empty, for `shards`."""
     asked = KafkaSettings(brokers=(broker.address,), **settings)
@@ -48,8 +67,10 @@ def fresh_topics(broker: Broker, shards: Sequence[str] = SHARDS, **settings: int
         admin.create()
 
 
-def _running(directory: Path) -> Iterator[Broker]:
-    broker = Broker(directory)
+def _running(directory: Path, proxy: Proxy | None = None) -> Iterator[Broker]:
+    broker = Broker(directory, None if proxy is None else proxy.port)
+    if proxy is not None:
+        proxy.open(broker.port)
     try:
         broker.start()
     except BrokerMissing as missing:

@@ -1,0 +1,197 @@
+"""kafka-python's producer: the only module that imports it for producing.
+
+A `Pipe` is one idempotent producer with what it has not settled, in order. Its first failed record
+breaks it for good: the producer ends at once, before it sends another batch, so that whoever
+replaces it sends everything not acknowledged again in the same order. What the broker had appended
+without our knowing is then there twice; streams' sequence numbers tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import kafka.errors
+import msgspec
+from kafka import KafkaProducer
+
+from collectors.link import Message, Settled
+from telemetry.errors import PublishError
+from telemetry.settings import KafkaSettings
+
+# The record's own fault: no producer and no patience will change it.
+RECORD_FAULTS = (
+    kafka.errors.MessageSizeTooLargeError,
+    kafka.errors.RecordListTooLargeError,
+    kafka.errors.InvalidRecordError,
+)
+ENVELOPE_BYTES = 65_536
+BATCH_BYTES_MAX = 262_144
+END_S = 2.0
+CONNECT_PAUSE_S = 0.2
+# The waiting ends where our callers say; a producer that gives up by itself loses its sequence.
+_DELIVERY_MS = 24 * 3600 * 1000
+
+
+class _Entry(msgspec.Struct):
+    message: Message
+    future: Any = None
+    fault: str | None = None
+
+
+class Pipe:
+    """See above. Not safe for several threads, but `broken` may be set by the producer's own."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        client_id: str,
+        *,
+        connect_s: float,
+        topics: Sequence[str] = (),
+    ) -> None:
+        """Wait at most `connect_s` for a broker that has the topics.
+
+        Raises PublishError where none answers, or a topic is missing. To a topic that is not named
+        here the first `send` may wait as long.
+        """
+        self._record_max_bytes = settings.record_max_bytes
+        self._unsettled: deque[_Entry] = deque()
+        self.unsettled_bytes = 0
+        self.broken: str | None = None
+        _await_answer(settings.brokers, connect_s)
+        try:
+            self._producer: Any = KafkaProducer(**_options(settings, client_id, connect_s))
+        except (kafka.errors.KafkaError, ValueError) as error:
+            brokers = ", ".join(settings.brokers)
+            raise PublishError(f"no broker answers at {brokers}: {error}") from error
+        for topic in topics:
+            self._find(topic)
+
+    def __len__(self) -> int:
+        return len(self._unsettled)
+
+    def send(self, message: Message) -> None:
+        """Hand the message over; what goes wrong with it shows in `settled` or `broken`."""
+        entry = _Entry(message)
+        self._unsettled.append(entry)
+        self.unsettled_bytes += message.size_bytes
+        entry.fault = self._fault(message)
+        if entry.fault is None and self.broken is None:
+            self._hand_over(entry)
+
+    def settled(self) -> list[Settled]:
+        """What is settled since the last call: acknowledged, or refused for the record's fault."""
+        done: list[Settled] = []
+        while self._unsettled:
+            entry = self._unsettled[0]
+            fault = entry.fault or _record_fault(entry.future)
+            if fault is None and not _acknowledged(entry.future):
+                break
+            self._unsettled.popleft()
+            self.unsettled_bytes -= entry.message.size_bytes
+            done.append(Settled(entry.message, fault))
+        return done
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the oldest message is settled, the pipe breaks, or the time is over."""
+        if self._unsettled and self.broken is None and self._unsettled[0].future is not None:
+            with contextlib.suppress(kafka.errors.KafkaError):
+                self._unsettled[0].future.get(timeout_s)
+
+    def end(self) -> list[Message]:
+        """End the producer without waiting for the broker; what is not settled, in order."""
+        self._break("ended")
+        self._producer._sender.join(END_S)
+        # Its close() waits for every open batch before it ends anything; now none is open.
+        with contextlib.suppress(kafka.errors.KafkaError):
+            self._producer.close(timeout=END_S)
+        left = [entry.message for entry in self._unsettled]
+        self._unsettled.clear()
+        self.unsettled_bytes = 0
+        return left
+
+    def _find(self, topic: str) -> None:
+        try:
+            self._producer.partitions_for(topic)
+        except kafka.errors.KafkaError as error:
+            self.end()
+            raise PublishError(f"{topic}: {error}; run `nodewarden topics check`") from error
+
+    def _fault(self, message: Message) -> str | None:
+        if message.value is not None and len(message.value) > self._record_max_bytes:
+            return f"{len(message.value)} bytes, at most {self._record_max_bytes}"
+        if message.value is None and message.key is None:
+            return "neither key nor value"
+        return None
+
+    def _hand_over(self, entry: _Entry) -> None:
+        message = entry.message
+        try:
+            entry.future = self._producer.send(
+                message.topic, message.value, key=message.key, partition=message.partition,
+                headers=list(message.headers),
+            )  # fmt: skip
+        except RECORD_FAULTS as error:
+            entry.fault = str(error)
+        except ValueError as error:  # a partition that the topic does not have
+            self._break(f"{error}; run `nodewarden topics check`")
+        except kafka.errors.KafkaError as error:
+            self._break(f"{message.topic}: {error}")
+        else:
+            entry.future.add_errback(self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        self._break(str(error))
+
+    def _break(self, why: str) -> None:
+        if self.broken is None:
+            self.broken = why
+            # Called in the producer's own thread where a record failed: nothing is sent after it.
+            self._producer._sender.force_close()
+
+
+def _await_answer(brokers: Sequence[str], timeout_s: float) -> None:
+    """Wait for a broker that can be connected to: a producer that cannot leaves sockets behind."""
+    end_s = time.monotonic() + timeout_s
+    while True:
+        for broker in brokers:
+            host, _, port = broker.rpartition(":")
+            with contextlib.suppress(OSError, ValueError, OverflowError):
+                socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
+                return
+        if time.monotonic() >= end_s:
+            raise PublishError(f"no broker answers at {', '.join(brokers)}")
+        time.sleep(min(CONNECT_PAUSE_S, timeout_s))
+
+
+def _options(settings: KafkaSettings, client_id: str, connect_s: float) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": list(settings.brokers),
+        "client_id": client_id,
+        "acks": "all",
+        "enable_idempotence": True,
+        "allow_auto_create_topics": False,
+        "bootstrap_timeout_ms": int(connect_s * 1000),
+        "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        "max_block_ms": int(connect_s * 1000),
+        "delivery_timeout_ms": _DELIVERY_MS,
+        "reconnect_backoff_max_ms": 1000,
+        "batch_size": min(BATCH_BYTES_MAX, settings.record_max_bytes),
+        "max_request_size": settings.record_max_bytes + ENVELOPE_BYTES,
+        "metrics_enabled": False,
+    }
+
+
+def _acknowledged(future: Any) -> bool:
+    return future is not None and bool(future.succeeded())
+
+
+def _record_fault(future: Any) -> str | None:
+    if future is None or not future.failed():
+        return None
+    return str(future.exception) if isinstance(future.exception, RECORD_FAULTS) else None

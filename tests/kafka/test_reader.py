@@ -1,0 +1,117 @@
+"""KafkaLogReader against a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from collectors.broker.consumer import KafkaLogReader
+from collectors.broker.publisher import KafkaPublisher
+from telemetry.errors import OffsetGone, SourceUnavailable
+from telemetry.settings import KafkaSettings
+from telemetry.topics import FINDINGS, TELEMETRY
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import fresh_topics
+from tests.kafka.proxy import Proxy
+from tests.kafka.reading import WallClock
+
+pytestmark = pytest.mark.kafka
+
+
+def reader_of(broker: Broker, request_timeout_s: float = 10.0) -> KafkaLogReader:
+    settings = KafkaSettings(brokers=(broker.address,), request_timeout_s=request_timeout_s)
+    return KafkaLogReader(settings, WallClock())
+
+
+def fill(broker: Broker, count: int, value: bytes = b"x", partition: int = 0) -> None:
+    settings = KafkaSettings(brokers=(broker.address,), record_max_bytes=10_000_000)
+    to = KafkaPublisher(settings, WallClock())
+    for _ in range(count):
+        to.publish(TELEMETRY, value, partition=partition)
+    to.flush()
+    to.close()
+
+
+def some(reader: KafkaLogReader, count: int) -> list[tuple[str, int, int]]:
+    """Where the next `count` records stood."""
+    found: list[tuple[str, int, int]] = []
+    for _ in range(30):
+        found += [(line.topic, line.partition, line.offset) for line in reader.poll(1.0)]
+        if len(found) >= count:
+            return found
+    raise AssertionError(found)
+
+
+def test_it_reads_from_where_it_is_told_and_only_there(clean_topics: Broker) -> None:
+    fill(clean_topics, 10)
+    fill(clean_topics, 5, partition=1)
+    reader = reader_of(clean_topics)
+
+    assert [0, 1] == list(reader.partitions(TELEMETRY))
+    assert [] == list(reader.partitions("nodewarden.nothing"))
+    assert {(TELEMETRY, 0): (0, 10), (FINDINGS, 1): (0, 0)} == reader.bounds(
+        [(TELEMETRY, 0), (FINDINGS, 1)]
+    )
+    reader.assign({(TELEMETRY, 0): 7})
+    assert [(TELEMETRY, 0, offset) for offset in (7, 8, 9)] == some(reader, 3)
+    reader.assign({(TELEMETRY, 1): 4, (TELEMETRY, 0): 10})
+    assert [(TELEMETRY, 1, 4)] == some(reader, 1)
+    assert [] == list(reader.poll(0.2))
+    reader.close()
+
+
+def test_a_record_of_5_mb_is_read_and_so_is_the_next(kafka: Broker) -> None:
+    fresh_topics(kafka, record_max_bytes=10_000_000)
+    fill(kafka, 1, b"x" * 5_000_000)
+    fill(kafka, 2)
+    reader = reader_of(kafka)
+    reader.assign({(TELEMETRY, 0): 0})
+
+    assert [0, 1, 2] == [offset for _, _, offset in some(reader, 3)]
+    reader.close()
+
+
+def test_an_offset_that_is_not_kept_is_said(clean_topics: Broker) -> None:
+    fill(clean_topics, 3)
+    reader = reader_of(clean_topics)
+    reader.assign({(TELEMETRY, 0): 50})
+
+    with pytest.raises(OffsetGone, match=rf"{TELEMETRY}/0@50: no longer kept"):
+        some(reader, 1)
+    reader.assign({(TELEMETRY, 0): 1})
+    assert [1, 2] == [offset for _, _, offset in some(reader, 2)]
+    reader.close()
+
+
+def test_a_broker_that_is_away_is_said_and_the_reader_goes_on_when_it_is_back(
+    proxied_kafka: tuple[Broker, Proxy],
+) -> None:
+    broker, proxy = proxied_kafka
+    fill(broker, 3)
+    reader = reader_of(broker, request_timeout_s=2.0)
+    reader.assign({(TELEMETRY, 0): 0})
+    assert 3 == len(some(reader, 3))
+
+    proxy.refuse(True)
+    with pytest.raises(SourceUnavailable):
+        some(reader, 1)
+    proxy.refuse(False)
+    fill(broker, 2)
+
+    assert [3, 4] == [offset for _, _, offset in some(reader, 2)]
+    reader.close()
+
+
+def test_news_after_silence_is_no_error(clean_topics: Broker) -> None:
+    reader = reader_of(clean_topics, request_timeout_s=1.0)
+    reader.assign({(TELEMETRY, 0): 0})
+    for _ in range(4):
+        assert [] == list(reader.poll(0.5))
+    fill(clean_topics, 1)
+    assert 1 == len(some(reader, 1))
+    reader.close()
+
+
+def test_without_a_broker_there_is_no_reader() -> None:
+    settings = KafkaSettings(brokers=("127.0.0.1:1",), request_timeout_s=1.0)
+    with pytest.raises(SourceUnavailable, match=r"no broker answers at 127\.0\.0\.1:1"):
+        KafkaLogReader(settings, WallClock())
