@@ -78,7 +78,13 @@ class WorkerMetrics(Collector):
         open_ = GaugeMetricFamily(
             "nodewarden_stream_incidents_open", "Incidents that are open", labels=["shard"]
         )
+        settled = GaugeMetricFamily(
+            "nodewarden_stream_settled_offset",
+            "Offset before which all is folded and what was said of it is acknowledged",
+            labels=["shard"],
+        )
         for partition, shard in list(self._worker.shards.items()):
+            settled.add_metric([shard.name], shard.settled_offset)
             end = self._worker.ends.get(partition, shard.offset)
             begin = self._worker.begins.get(partition, 0)
             waiting = max(end - shard.offset, 0)
@@ -88,7 +94,7 @@ class WorkerMetrics(Collector):
                 delay.add_metric([shard.name], max(now_s - shard.fold.now, 0.0))
             incidents = list(shard.fold.judge.docket.incidents.values())
             open_.add_metric([shard.name], sum(i.closed_at is None for i in incidents))
-        yield from (lag, share, delay, open_)
+        yield from (lag, share, delay, open_, settled)
         yield GaugeMetricFamily(
             "nodewarden_stream_load_seconds", "How long the last take-over took",
             value=self._worker.totals.load_s,

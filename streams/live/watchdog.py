@@ -29,6 +29,10 @@ class Watched(Protocol):
         """Seconds without progress, monotonic."""
         ...
 
+    def stuck_s(self, now_s: float) -> float:
+        """Seconds since the event loop last ran, monotonic."""
+        ...
+
 
 class Watchdog:
     """Looks at a worker from a thread until it is stopped."""
@@ -50,18 +54,20 @@ class Watchdog:
         """End the looking."""
         self._stopped.set()
 
-    def look(self, now_s: float) -> bool:
-        """Whether the worker has to go."""
-        return self._watched.lag() > 0 and self._watched.stood_still_s(now_s) > self._limit_s
+    def look(self, now_s: float) -> str:
+        """Why the worker has to go; "" where it may stay."""
+        stuck_s = self._watched.stuck_s(now_s)
+        if stuck_s > self._limit_s:
+            return f"the event loop has not run for {stuck_s:.0f} s"
+        waiting, still_s = self._watched.lag(), self._watched.stood_still_s(now_s)
+        if waiting > 0 and still_s > self._limit_s:
+            return f"no progress for {still_s:.0f} s although {waiting} records wait"
+        return ""
 
     def _run(self) -> None:
         while not self._stopped.wait(self._limit_s / LOOKS_PER_LIMIT):
-            now_s = time.monotonic()
-            if self.look(now_s):
-                still_s = self._watched.stood_still_s(now_s)
-                LOG.critical(
-                    "no progress for %.0f s although %d records wait: the process ends itself",
-                    still_s, self._watched.lag(),
-                )  # fmt: skip
+            why = self.look(time.monotonic())
+            if why:
+                LOG.critical("%s: the process ends itself", why)
                 self._end(STATUS)
                 return

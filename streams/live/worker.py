@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
+from faust.exceptions import ProducerSendError
 from faust.types import TP
 
 from streams.live.announce import Announcer
@@ -27,6 +28,8 @@ from telemetry.topics import FINDINGS, INCIDENTS, STATE, TELEMETRY
 
 LOG = logging.getLogger("nodewarden.stream")
 ASK_S = 5.0
+AGAIN_S = 1.0  # between two attempts to say something
+FRESH_S = 30.0  # what the broker told of the log's end holds so long
 IN_FLIGHT = 16  # chunks of a snapshot that are on their way at once
 
 Probe = Callable[[str], None]
@@ -77,6 +80,7 @@ class StreamWorker:
         self.begins: dict[int, int] = {}
         self.totals = Totals(progressed_s=time.monotonic())
         self.failed = ""
+        self.beat_s = self.looked_s = time.monotonic()  # the loop runs; the broker told the ends
         self._decide = decide
         self._instance = instance
         self._announcer = Announcer(configuration, instance, engine_version, time.time())
@@ -166,13 +170,14 @@ class StreamWorker:
                 await self._save(shard)
 
     async def _fold(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
-        waiting: list[tuple[str, Awaitable[Any]]] = []
+        waiting: list[tuple[Output, Awaitable[Any]]] = []
         already = shard.already.muted, shard.already.conflicts
         for record in records:
             for output in shard.take(record.offset, record.timestamp, record.key, record.value):
-                waiting.append((output.topic, await self._send(shard, output)))
-        for topic, future in waiting:
-            shard.note_said(topic, (await future).offset + 1)
+                waiting.append((output, await self._send(shard, output)))
+        for output, future in waiting:
+            shard.note_said(output.topic, await self._acknowledged(shard, output, future) + 1)
+        shard.settled_offset = shard.offset
         self.totals.records += len(records)
         self.totals.published += len(waiting)
         self.totals.muted += shard.already.muted - already[0]
@@ -183,7 +188,26 @@ class StreamWorker:
     async def _send(self, shard: Shard, output: Output) -> Awaitable[Any]:
         partition = shard.partition if output.topic in (FINDINGS, INCIDENTS) else 0
         producer: Sender = self.app.producer
-        return await producer.send(output.topic, output.key, output.value, partition, None, None)
+        while True:
+            try:
+                return await producer.send(
+                    output.topic, output.key, output.value, partition, None, None
+                )
+            except (KafkaError, ProducerSendError) as error:
+                LOG.warning("%s: cannot send, trying again: %r", output.topic, error)
+                await asyncio.sleep(AGAIN_S)
+
+    async def _acknowledged(self, shard: Shard, output: Output, sent: Awaitable[Any]) -> int:
+        """The output's offset. A broker that is away is waited for: the fold has gone on."""
+        while True:
+            try:
+                metadata = await sent
+            except KafkaError as error:
+                LOG.warning("%s: not acknowledged, sent again: %r", output.topic, error)
+                await asyncio.sleep(AGAIN_S)
+                sent = await self._send(shard, output)
+            else:
+                return int(metadata.offset)
 
     # -- snapshots
 
@@ -222,7 +246,9 @@ class StreamWorker:
     # -- its own state, for metrics and the watchdog
 
     def lag(self) -> int:
-        """Records that wait, as far as the last look at the ends of the partitions told."""
+        """Records that wait; 0 where the broker has not told lately how far the log goes."""
+        if time.monotonic() - self.looked_s > FRESH_S:
+            return 0
         shards = list(self.shards.items())
         return sum(max(self.ends.get(p, 0) - shard.offset, 0) for p, shard in shards)
 
@@ -230,8 +256,13 @@ class StreamWorker:
         """Seconds since records were last folded, on the monotonic clock."""
         return now_s - self.totals.progressed_s
 
+    def stuck_s(self, now_s: float) -> float:
+        """Seconds since the event loop last did something of its own, on the monotonic clock."""
+        return now_s - self.beat_s
+
     async def look_at_ends(self) -> None:
         """Ask the broker how far the log goes; a broker that is away tells nothing."""
+        self.beat_s = time.monotonic()
         places = [TP(TELEMETRY, partition) for partition in self.shards]
         if not places:
             return
@@ -241,6 +272,7 @@ class StreamWorker:
             begins = await asyncio.wait_for(consumer.earliest_offsets(*places), ASK_S)
         except (TimeoutError, KafkaError):
             return
+        self.looked_s = time.monotonic()
         self.ends.update({place.partition: end for place, end in ends.items()})
         self.begins.update({place.partition: begin for place, begin in begins.items()})
 
