@@ -95,9 +95,10 @@ class Already:
 class Shard:
     """A fold with its place in the log.
 
-    offset   of the next record
-    cold     the log began before what could be read: what was before is not known
-    stale    keys of snapshots that must be forgotten before the next one is kept
+    offset          of the next record
+    settled_offset  what was said of all records before it is acknowledged
+    cold            the log began before what could be read: what was before is not known
+    stale           keys of snapshots that must be forgotten before the next one is kept
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Shard:
         self.already = Already()
         self.offset = offset
         self.cold = False
-        self.saved_offset = offset
+        self.saved_offset = self.settled_offset = offset
         self.stale: list[bytes] = []
         self.caught_up = True
         self._placement = Placement(name)
@@ -133,7 +134,8 @@ class Shard:
             shard.cold = begin > 0
         elif begin <= found[0].offset + 1 <= end:
             shard.fold, shard.snapshots = found
-            shard.offset = shard.saved_offset = shard.fold.offset + 1
+            shard.offset = shard.fold.offset + 1
+            shard.saved_offset = shard.settled_offset = shard.offset
         else:  # the log was cut behind the snapshot, or made anew: it is another story
             shard.cold = True
             shard.snapshots.number = found[1].number
