@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collectors.names import natural
-from telemetry.metrics import CATALOGUE, Metric
+from telemetry.metrics import BY_NAME, CATALOGUE, Metric
 from telemetry.records import Frame
 
 CELLS_MAX = 65_536  # of one moment; a node has some hundreds
@@ -34,13 +34,22 @@ class Cells:
         self._devices[metric.name] = metric.device
         self._count += 1
 
-    def frames(self, node: str, boot_id: str, at_s: float) -> list[Frame]:
-        """A frame a source; every metric has one value or null per entity of its device class."""
-        return [
-            self._frame(columns, Frame(at=at_s, node=node, source=source, boot_id=boot_id,
-                                       started_at=0.0, seq=0, entities={}, metrics={}))
-            for source, columns in sorted(self._sources.items())
-        ]  # fmt: skip
+    def frame(self, source: str, node: str, boot_id: str, at_s: float) -> Frame | None:
+        """Every metric has one value or null per entity of its device class; None: no values."""
+        columns = self._sources.get(source)
+        if not columns:
+            return None
+        frame = Frame(
+            at=at_s, node=node, source=source, boot_id=boot_id, started_at=0.0, seq=0,
+            entities={}, metrics={},
+        )  # fmt: skip
+        return self._frame(columns, frame)
+
+    def join(self, other: Cells, source: str) -> None:
+        """Take over what `other` knows of a source and nobody here has told."""
+        for name, column in other._sources.get(source, {}).items():
+            for entity, value in column.items():
+                self.add(BY_NAME[name], entity, value)
 
     def _frame(self, columns: dict[str, dict[str, float | None]], frame: Frame) -> Frame:
         found: dict[str, set[str]] = {}

@@ -52,6 +52,7 @@ class HardwareSource:
         self._paths, self._node, self._boot_id = paths, node, boot_id
         self._up, self._down = frozenset(up), frozenset(down)
         self._tools, self._clock, self._every_s = tools, clock, every_s
+        self._aliases: list[str] | None = None  # a look-up may take a resolver's time-out: once
         self._said: Hardware | None = None
         self._said_s = 0.0
         self._smi_gpus: list[Gpu] = []
@@ -73,13 +74,15 @@ class HardwareSource:
 
     def _facts(self, gpus: list[Gpu]) -> Hardware:
         sys = self._paths.sys
+        if self._aliases is None:
+            self._aliases = _aliases(self._node)
         serial = _fact(sys / "class/dmi/id/product_serial")
         ports, firmware = self._ports()
         return Hardware(
             at=self._clock.time_s(), node=self._node, source=SOURCE, started_at=0.0, seq=0,
             boot_id=self._boot_id,
             serial="" if serial.lower() in _NO_SERIALS else serial,
-            aliases=_aliases(self._node), gpus=gpus, ports=ports,
+            aliases=self._aliases, gpus=gpus, ports=ports,
             driver=next((said for name in _DRIVERS if (said := _fact(sys / name))), ""),
             firmware=", ".join(sorted(firmware)),
         )  # fmt: skip
@@ -142,9 +145,10 @@ def _without_time(hardware: Hardware) -> tuple[object, ...]:
 
 
 def _aliases(node: str) -> list[str]:
-    """What else the node is called, short and whole; no look-up leaves the machine."""
-    host = socket.gethostname()
-    names = {host, host.partition(".")[0], node.partition(".")[0]}
+    """What else the node is called, short and whole."""
+    host, whole = socket.gethostname(), socket.getfqdn()
+    names = {host, whole, host.partition(".")[0], node.partition(".")[0]}
+    names -= {"localhost", "localhost.localdomain"}
     return sorted(name for name in names - {node, ""} if name_fault("alias", name) is None)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +57,9 @@ class Kmsg:
         self._node, self._boot_id, self._clock = node, boot_id, clock
         self._path = path
         try:
-            self.file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # A pipe that is also open for writing never ends.
+            access = os.O_RDWR if path.is_fifo() else os.O_RDONLY
+            self.file = os.open(path, access | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise SourceUnavailable(f"{path}: {error.strerror}") from error
         self._log = KernelLog(str(path), KernelClock(boot_s=self._boot_s()))
@@ -79,6 +82,11 @@ class Kmsg:
     def position(self) -> KmsgPosition:
         """Behind all whose events were told."""
         return KmsgPosition(self._boot_id, self._told_seq)
+
+    @property
+    def wakes(self) -> bool:
+        """Whether the system tells when there is something to read; of a plain file it does not."""
+        return not stat.S_ISREG(os.fstat(self.file).st_mode)
 
     def poll(self) -> list[Event | Rejected]:
         """What was printed since; never waits."""

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from telemetry.errors import SettingsError
+from telemetry.errors import SettingsError, SourceUnavailable
 
 FILE_BYTES_MAX = 4_000_000
 WAITING_MAX = 10_000
@@ -42,7 +42,7 @@ class PositionFile(Generic[T]):
             return None
 
     def save(self, position: T) -> None:
-        """Whole or not at all, also when the power fails. Raises SettingsError where it cannot."""
+        """Whole or not at all, also when the power fails. Raises SourceUnavailable."""
         data = msgspec.json.encode(position)
         if data == self._saved:
             return
@@ -55,7 +55,7 @@ class PositionFile(Generic[T]):
                 os.fsync(file.fileno())
             beside.replace(self.path)
         except OSError as error:
-            raise _unusable(self.path, error) from error
+            raise SourceUnavailable(f"{self.path}: {error.strerror}; not saved") from error
         self._saved = data
 
 
@@ -63,7 +63,7 @@ class Settling(Generic[T]):
     """Positions that wait for the records before them; `settled` tickets come from the sink."""
 
     def __init__(self, file: PositionFile[T]) -> None:
-        self._file = file
+        self.file = file
         self._waiting: deque[tuple[int, T]] = deque()
 
     def reached(self, ticket: int, position: T) -> None:
@@ -80,7 +80,19 @@ class Settling(Generic[T]):
         while self._waiting and self._waiting[0][0] <= settled:
             newest = self._waiting.popleft()[1]
         if newest is not None:
-            self._file.save(newest)
+            self.file.save(newest)
+
+
+def usable_directory(path: Path) -> Path:
+    """`path`, made where it is not there. Raises SettingsError where we may not write to it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise _unusable(path, error) from error
+    return path
 
 
 def _unusable(path: Path, error: OSError) -> SettingsError:

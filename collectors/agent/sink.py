@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import IO, Protocol
 
+import msgspec
 from msgspec import structs
 
 from telemetry.codec import encode
-from telemetry.records import Record
+from telemetry.records import Record, Rejected
 
 STREAMS_MAX = 64
 
@@ -21,6 +22,10 @@ class Sink(Protocol):
 
     def put(self, record: Record) -> int:
         """Take one record; its ticket: 1, 2, 3, ... in the order of the calls."""
+        ...
+
+    def reject(self, rejected: Rejected) -> None:
+        """Keep what could not be used, as far as there is room."""
         ...
 
     def poll(self) -> None:
@@ -57,6 +62,10 @@ class LineSink:
         self._out.write(encode(numbered).decode() + "\n")
         self._put += 1
         return self._put
+
+    def reject(self, rejected: Rejected) -> None:
+        """Print it too."""
+        self._out.write(msgspec.json.encode(rejected).decode() + "\n")
 
     def poll(self) -> None:
         """Let a reader see what was printed."""

@@ -1,0 +1,109 @@
+"""Builds the node agent out of the settings: the only place where its ports meet adapters."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from collectors.agent.agent import Agent, Sources
+from collectors.agent.counts import Counts
+from collectors.agent.fetch import Endpoint
+from collectors.agent.hardware import HardwarePaths, HardwareSource, boot_id
+from collectors.agent.kernel_source import KernelPaths, KernelSource
+from collectors.agent.nic_source import NicPaths, NicSource
+from collectors.agent.notes import Notes
+from collectors.agent.positions import PositionFile, Settling, usable_directory
+from collectors.agent.rounds import GPU, NIC, Phase, Rounds
+from collectors.agent.scrape import Exporters
+from collectors.agent.sink import Sink
+from collectors.agent.step_socket import StepSocket
+from collectors.agent.tail import TailPosition
+from collectors.agent.tools import Tools
+from collectors.agent.training_source import LogNames, TrainingSource
+from telemetry.codec import name_fault
+from telemetry.errors import SettingsError
+from telemetry.ports import Clock
+from telemetry.settings import CollectSettings, Configuration
+
+EXPORTERS_MAX = 16
+NO_POSITION = TailPosition({})
+
+
+def node_name(settings: CollectSettings) -> str:
+    """As the settings have it, else the host's. Raises SettingsError where it is no name."""
+    name = settings.node or socket.gethostname()
+    fault = name_fault("collect.node", name)
+    if fault is not None:
+        raise SettingsError(fault)
+    return name
+
+
+def build_agent(
+    configuration: Configuration, sink: Sink, counts: Counts, say: Callable[[str], None],
+    clock: Clock, *, once: bool = False,
+) -> Agent:  # fmt: skip
+    """The agent as the settings want it; with `once` it keeps no positions and takes no socket.
+
+    Raises SettingsError.
+    """
+    settings = configuration.collect
+    node = node_name(settings)
+    state = None if once else usable_directory(Path(settings.state_dir))
+    boot = boot_id(Path(settings.proc_path))
+    kernel = KernelPaths(settings.kmsg, settings.journalctl, state)
+    ticks = configuration.engine.ticks
+    phases = {
+        source: Phase(node, source, ticks.interval_s.get(source, ticks.interval_default_s))
+        for source in (GPU, NIC)
+    }
+    settling = None
+    if state is not None:
+        settling = Settling(PositionFile(state / "training.json", TailPosition))
+    sources = Sources(
+        rounds=_rounds(settings, node, boot, counts, clock, phases[NIC].interval_s),
+        gpu=phases[GPU], nic=phases[NIC],
+        kernel=KernelSource(kernel, node, boot, counts, clock),
+        training=_training(configuration, node, boot, settling, clock),
+        logs_settling=settling,
+        socket=StepSocket(Path(settings.step_socket), clock)
+        if settings.step_socket and not once else None,
+    )  # fmt: skip
+    return Agent(node, sources, sink, counts, Notes(say, clock), clock)
+
+
+def _rounds(
+    settings: CollectSettings, node: str, boot: str, counts: Counts, clock: Clock,
+    nic_interval_s: float,
+) -> Rounds:  # fmt: skip
+    if len(settings.exporters) > EXPORTERS_MAX:
+        raise SettingsError(f"collect.exporters: {len(settings.exporters)}, at most 16")
+    endpoints = [
+        Endpoint(url, settings.exporter_timeout_s, settings.exporter_max_bytes, clock)
+        for url in settings.exporters
+    ]
+    sys, proc = Path(settings.sys_path), Path(settings.proc_path)
+    nics = NicPaths(sys, proc, settings.ethtool, settings.rdma)
+    return Rounds(
+        node, boot, Exporters(endpoints, node, clock),
+        NicSource(nics, Tools(clock), clock) if settings.nic else None,
+        HardwareSource(
+            HardwarePaths(sys, proc, settings.nvidia_smi), node, boot, settings.ports_up,
+            settings.ports_down, Tools(clock), clock, settings.hardware_s,
+        ),
+        counts, clock, nic_interval_s,
+    )  # fmt: skip
+
+
+def _training(
+    configuration: Configuration, node: str, boot: str,
+    settling: Settling[TailPosition] | None, clock: Clock,
+) -> TrainingSource | None:  # fmt: skip
+    templates = configuration.collect.training_logs
+    if not templates:
+        return None
+    names = [LogNames(template, node) for template in templates]
+    saved = settling.file.load() if settling is not None else NO_POSITION
+    zone = ZoneInfo(configuration.timezone)
+    return TrainingSource(names, node, boot, zone, saved, clock)
