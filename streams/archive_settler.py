@@ -19,7 +19,7 @@ from telemetry.settings import ArchiveSettings
 RETENTION_EVERY_S = 600.0
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("nodewarden.archive")
 
 
 class Settler:

@@ -18,7 +18,7 @@ from streams.archive_settler import Settler
 from telemetry.archive import ArchiveFile, ArchiveWriter, Opener, archive_files, open_file
 from telemetry.archive_line import ArchiveLine
 from telemetry.archive_repair import repair
-from telemetry.errors import InputError
+from telemetry.errors import InputError, OffsetGone
 from telemetry.ports import Clock, LogReader, Place
 from telemetry.settings import ArchiveSettings
 from telemetry.topics import TOPICS
@@ -29,7 +29,7 @@ PLACES_MAX = 1_024
 GAPS_MAX = 1_000
 ALL_TOPICS = tuple(topic.name for topic in TOPICS)
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("nodewarden.archive")
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -72,9 +72,11 @@ class Archiver:
         self._opener = opener
         self._recovered: dict[Place, _Position] = {}
         self._positions: dict[Place, _Position] = {}
+        self._astray = False  # the reader may stand elsewhere than we
         self._jumps: dict[Place, tuple[int, int]] = {}  # not yet judged, [first, until)
         self._synced_at = self._bounds_at = clock.monotonic_s()
         self._discovered_at = 0.0
+        self.records = 0
         self.gaps: list[Gap] = []
 
     def start(self) -> None:
@@ -103,14 +105,13 @@ class Archiver:
         if self._settler.is_full:
             self._clock.sleep(timeout_s)
         else:
-            lines = self._reader.poll(min(timeout_s, self._settings.sync_s))
+            lines = self._poll(min(timeout_s, self._settings.sync_s))
         self._take(lines)
         self.sync_if_due()
         if self._jumps:
             self._judge()
         elif now_s - self._bounds_at >= BOUNDS_EVERY_S:
-            self._look(idle=not lines and not self._settler.is_full)
-            self._bounds_at = now_s
+            self._look()
         return len(lines)
 
     def sync_if_due(self) -> None:
@@ -210,6 +211,19 @@ class Archiver:
 
     # -- what comes
 
+    def _poll(self, timeout_s: float) -> Sequence[ArchiveLine]:
+        """After a failed poll the reader may have gone on without telling: it is placed anew."""
+        if self._astray:
+            self._assign()
+        self._astray = True
+        try:
+            lines = self._reader.poll(timeout_s)
+        except OffsetGone:
+            self._give_up_deleted()
+            return ()
+        self._astray = False
+        return lines
+
     def _take(self, lines: Sequence[ArchiveLine]) -> None:
         for line in lines:
             place = (line.topic, line.partition)
@@ -232,6 +246,7 @@ class Archiver:
             _log.error("record_refused error=%s", error)
             self._gap(place, line.offset, line.offset + 1, "too_large")
         else:
+            self.records += 1
             self._metrics.records.labels(line.topic).inc()
 
     def _judge(self) -> None:
@@ -242,19 +257,20 @@ class Archiver:
                 self._gap(place, first, min(first_kept, until), "deleted")
         self._jumps.clear()
 
-    def _look(self, *, idle: bool) -> None:
-        """How far behind we are; where nothing comes, whether what we wait for is gone."""
-        lost = False
-        for place, (first, end) in self._reader.bounds(list(self._positions)).items():
+    def _look(self) -> None:
+        """How far behind we are."""
+        for place, (_, end) in self._reader.bounds(list(self._positions)).items():
+            behind = max(end - self._positions[place].next, 0)
+            self._metrics.lag.labels(*place).set(behind)
+        self._bounds_at = self._clock.monotonic_s()
+
+    def _give_up_deleted(self) -> None:
+        """Go on at what the broker still has."""
+        for place, (first, _) in self._reader.bounds(list(self._positions)).items():
             position = self._positions[place]
-            if idle and first > position.next:
+            if first > position.next:
                 self._gap(place, position.next, first, "deleted")
                 position.next = first
-                lost = True
-            topic, number = place
-            self._metrics.lag.labels(topic, number).set(max(end - position.next, 0))
-        if lost:
-            self._assign()
 
     def _gap(self, place: Place, first: int, until: int, reason: str) -> None:
         topic, number = place

@@ -77,7 +77,11 @@ class LogReader(Protocol):
         ...
 
     def poll(self, timeout_s: float) -> Sequence[ArchiveLine]:
-        """What came, of a partition in offset order; empty when the time is over."""
+        """What came, of a partition in offset order; empty when the time is over.
+
+        Raises OffsetGone where a position lies before what is kept; after any error the reader
+        may stand anywhere: assign.
+        """
         ...
 
     def close(self) -> None:

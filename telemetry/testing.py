@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from telemetry.archive_line import ArchiveLine
-from telemetry.errors import PublishError, SourceUnavailable
+from telemetry.errors import OffsetGone, PublishError, SourceUnavailable
 from telemetry.ports import Place
 from telemetry.topics import TIMESTAMP_TYPE
 
@@ -181,7 +181,7 @@ class MemoryLog:
 
 
 class MemoryLogReader:
-    """`LogReader` over a `MemoryLog`; a position before the first kept offset moves to it."""
+    """`LogReader` over a `MemoryLog`."""
 
     def __init__(self, log: MemoryLog, records_max: int) -> None:
         self._log = log
@@ -204,8 +204,11 @@ class MemoryLogReader:
         self._positions = dict(positions)
 
     def poll(self, timeout_s: float) -> Sequence[ArchiveLine]:
-        """What is there; never waits."""
+        """What is there; never waits. Raises OffsetGone as Kafka's reader does."""
         self._log.answer()
+        for place, offset in self._positions.items():
+            if offset < self._log.bounds(place)[0]:
+                raise OffsetGone(f"{place[0]}/{place[1]}@{offset}: no longer kept")
         found: list[ArchiveLine] = []
         for place in sorted(self._positions):
             for line in self._log.records(place, self._positions[place]):
