@@ -31,7 +31,12 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Link(Protocol):
-    """Hands messages to the log in their order, and never waits for it."""
+    """Hands messages to the log in their order, and never waits for it.
+
+    replaced  producers that failed and were replaced
+    """
+
+    replaced: int
 
     def offer(self, message: Message) -> bool:
         """Take the message; False where there is no room, or nobody to hand it to, just now."""
