@@ -50,8 +50,14 @@ class LogRecords:
         self._parser = TrainingParser(name, tz, rank, clock_s)
         self._name, self._job, self._clock_s = name, job, clock_s
         self._told = told
+        self._now_s: float | None = None  # of a log that is read as it is written
         self._step: int | None = None
         self._consumed: tuple[int, float] | None = None  # by which step, how many tokens in all
+
+    def heard_at(self, now_s: float) -> None:
+        """The log is read as it is written: what comes next and prints no time was said now."""
+        self._now_s = now_s
+        self._parser.heard_at(now_s)
 
     def feed(self, piece: bytes) -> Iterator[Steps | Event | Rejected]:
         """The records of what is whole so far."""
@@ -73,6 +79,8 @@ class LogRecords:
 
     def _records(self, said: Iterable[Said]) -> Iterator[Steps | Event | Rejected]:
         for one in said:
+            if not isinstance(one, Rejected) and self._now_s is not None:
+                one.at_s = self._now_s if one.at_s is None else min(one.at_s, self._now_s)
             record = as_record(one, self._job, self._step)
             if isinstance(one, Step) and one.step is not None:
                 self._step = one.step
