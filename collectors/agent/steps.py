@@ -82,10 +82,10 @@ class StepBatcher:
             self.dropped += 1
             return
         if self._is_news(row):
-            self._urgent = True
             if before is not None:  # it is not averaged with what came before it
                 self._flush()
                 before = None
+            self._urgent = True
         self._rows[key] = row if before is None else _joined(before, row)
         self._first_s = now_s if self._first_s is None else self._first_s
 

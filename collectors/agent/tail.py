@@ -7,6 +7,7 @@ start of the first line that was not handed out.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,7 +99,7 @@ class Tails:
         gone = [path for path in self._open if path not in wanted]
         for path in gone:
             self._close(path)
-        for name in wanted:
+        for name in (*wanted, *wanted):  # a second time: the first may have moved one away
             if name not in self._open:
                 self._begin(name)
         self._history = False
@@ -135,15 +136,29 @@ class Tails:
     def _begin(self, path: str, offset: int | None = None) -> None:
         try:
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            seen = os.fstat(file)
         except OSError as error:
             self._failed(path, error)
+            return
+        seen = os.fstat(file)
+        if not stat.S_ISREG(seen.st_mode):
+            os.close(file)
+            return
+        other = self._same(seen)
+        if other is not None:
+            os.close(file)
+            if not _is_there(other, seen):  # renamed: it goes on under its new name
+                self._open[path] = self._open.pop(other)
             return
         kept = self._kept.pop((seen.st_dev, seen.st_ino), None)
         head = os.pread(file, HEAD_BYTES, 0)
         if offset is None:
             offset = self._start(file, kept, head, seen.st_size)
         self._open[path] = _Open(file, seen.st_dev, seen.st_ino, offset, head)
+
+    def _same(self, seen: os.stat_result) -> str | None:
+        """Under which path the file is open already."""
+        here = (seen.st_dev, seen.st_ino)
+        return next((p for p, one in self._open.items() if (one.device, one.inode) == here), None)
 
     def _start(self, file: int, kept: FilePosition | None, head: bytes, size: int) -> int:
         if kept is not None and kept.offset <= size and head.hex().startswith(kept.head):
@@ -159,22 +174,23 @@ class Tails:
 
     def _grown(self, path: str) -> Iterator[Piece]:
         one = self._open[path]
+        seen: os.stat_result | None
         try:
             seen = os.stat(path)
-            same = (seen.st_dev, seen.st_ino) == (one.device, one.inode)
         except OSError:
-            same = False  # moved away, and nothing in its place yet
-            seen = None
+            seen = None  # moved away, and nothing in its place yet
+        same = seen is not None and (seen.st_dev, seen.st_ino) == (one.device, one.inode)
         if same and seen is not None and self._was_emptied(one, seen.st_size):
             self.counts.truncated += 1
             one.offset, one.restarted = 0, True
             one.head = os.pread(one.file, HEAD_BYTES, 0)
-        data = self._read(one, path, last=not same)
+        # Who rotates may put an empty file there long before the writer turns to it.
+        turned = not same and seen is not None and seen.st_size > 0
+        data = self._read(one, path, last=turned)
         if data:
             yield Piece(path, data, one.restarted)
             one.restarted = False
-        # Who rotates may put an empty file there long before the writer turns to it.
-        elif not same and seen is not None and seen.st_size > 0:
+        elif turned:  # and the old file is read to its end
             self.counts.rotated += 1
             os.close(one.file)
             del self._open[path]
@@ -218,3 +234,10 @@ class Tails:
         self.counts.unreadable += 1
         if len(self.counts.errors) < FILES_MAX:
             self.counts.errors.append(f"{path}: {error.strerror}")
+
+
+def _is_there(path: str, seen: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), seen)
+    except OSError:
+        return False
