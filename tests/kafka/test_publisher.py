@@ -10,7 +10,9 @@ from typing import Any
 import kafka.errors
 import pytest
 
+from collectors.broker.producer import Pipe
 from collectors.broker.publisher import KafkaPublisher
+from collectors.link import Message
 from telemetry.archive_line import ArchiveLine
 from telemetry.errors import PublishError
 from telemetry.settings import KafkaSettings
@@ -168,6 +170,27 @@ def test_a_silent_broker_is_an_error_in_time_and_flush_can_be_tried_again(
         to.flush()
 
     assert list(range(10)) == numbers(read_all(broker, TELEMETRY))
+
+
+def test_a_producer_ends_at_once_whatever_the_broker_does(
+    proxied_kafka: tuple[Broker, Proxy],
+) -> None:
+    """What `Pipe.end` reaches into kafka-python for; a new version may change it."""
+    broker, proxy = proxied_kafka
+    pipe = Pipe(KafkaSettings(brokers=(broker.address,)), "ends", connect_s=10.0)
+    messages = [Message(TELEMETRY, b"%d" % number, None, 0) for number in range(100)]
+    pipe.send(messages[0])
+    pipe.wait(10.0)
+    assert [(messages[0], None)] == [(done.message, done.fault) for done in pipe.settled()]
+    proxy.hold_answers()
+    for message in messages[1:]:
+        pipe.send(message)
+    sender = pipe._producer._sender
+
+    assert messages[1:] == pipe.end()
+    assert not sender.is_alive()
+    assert pipe._producer._closed
+    proxy.cut()
 
 
 def in_order_with_repeats(found: list[int], count: int) -> bool:

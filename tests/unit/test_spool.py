@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,6 +225,35 @@ def test_a_spool_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match=r"Not a directory|File exists"):
         Spool(tmp_path / "file", BOUND)
+
+
+WRITER = """
+    import itertools, sys
+    from pathlib import Path
+    from collectors.spool import Spool
+
+    spool = Spool(Path(sys.argv[1]), 10_000_000)
+    for number in itertools.count():
+        spool.append(b"%d" % number + b" " * 3_000, "event", keep=number % 2 == 0)
+        print(number, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_said_was_written(tmp_path: Path) -> None:
+    for kill in range(3):
+        directory = tmp_path / str(kill)
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WRITER), str(directory)],
+            stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+        ) as writer:  # fmt: skip
+            assert writer.stdout is not None
+            said = [int(writer.stdout.readline()) for _ in range(50 + 100 * kill)]
+            writer.kill()
+        spool = Spool(directory, 10_000_000)
+        found = [int(text) for text in texts(spool)]
+        spool.close()
+        assert list(range(len(found))) == found
+        assert len(found) > said[-1]
 
 
 @settings(max_examples=100, deadline=None)
