@@ -1,16 +1,22 @@
-"""`nodewarden simulate`: seeded, labelled telemetry, as an archive or as a capture."""
+"""`nodewarden simulate`: seeded, labelled telemetry: an archive, a capture, or onto live topics."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from evaluation.faults import parse_fault
+from evaluation.places import write_json
 from evaluation.simulator import Simulation
 from evaluation.writers import write_archive, write_capture
-from nodewarden.session import Session, config_option
+from nodewarden.logs import Log
+from nodewarden.publishing import history_target, publish_logs
+from nodewarden.session import Session, broker_option, config_option
 from telemetry.errors import SettingsError
+from telemetry.records import Arrived
+from telemetry.settings import Configuration
 
 
 @click.command("simulate")
@@ -26,7 +32,11 @@ from telemetry.errors import SettingsError
 @click.option("--nic-interval", type=float, default=60.0, show_default=True, metavar="SECONDS")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write an archive.")
 @click.option("--capture", type=click.Path(path_type=Path), metavar="DIR", help="Write a capture.")
+@click.option("--kafka", is_flag=True, help="Publish to a history shard of the live topics.")
+@click.option("--shard", metavar="NAME", help="Which history shard; the first where not given.")
+@click.option("--truth", type=click.Path(path_type=Path), metavar="F", help="Write the truth to F.")
 @config_option
+@broker_option
 @click.pass_obj
 def command(
     session: Session,
@@ -39,11 +49,21 @@ def command(
     nic_interval: float,
     out: Path | None,
     capture: Path | None,
+    kafka: bool,
+    shard: str | None,
+    truth: Path | None,
     config: Path | None,
+    broker: str | None,
 ) -> None:
-    """Simulate a synchronous training job with faults and say what is wrong in truth.json."""
-    if out is None and capture is None:
-        raise SettingsError("nowhere to write: give --out DIR (archive) or --capture DIR")
+    """Simulate a synchronous training job with faults and say what is wrong.
+
+    What is wrong stands in truth.json of an archive and of a capture, and where --truth says.
+    """
+    if out is None and capture is None and not kafka:
+        raise SettingsError(
+            "nowhere to write: give --out DIR (archive), --capture DIR or --kafka (live topics)"
+        )
+    configuration = session.configured(config, broker)
     run = Simulation(
         nodes,
         gpus,
@@ -52,7 +72,7 @@ def command(
         faults=[parse_fault(text) for text in faults],
         gpu_interval_s=gpu_interval,
         nic_interval_s=nic_interval,
-        settings=session.settings(config).configuration.engine,
+        settings=configuration.engine,
     )
     click.echo(f"seed {seed}")
     if out is not None:
@@ -60,3 +80,30 @@ def command(
     if capture is not None:
         write_capture(run, capture)
         click.echo(f"capture in {capture}")
+    if truth is not None:
+        write_json(truth, run.truth())
+    if kafka:
+        # An import of the same name goes on where one of this name broke off.
+        name = " ".join((f"simulation of {nodes} nodes, seed {seed}", *faults))
+        _publish(run, name, configuration, shard)
+
+
+def _publish(run: Simulation, name: str, configuration: Configuration, shard: str | None) -> None:
+    """The run as one piece of history. Raises SourceUnavailable, PublishError."""
+    # Kafka's library is only loaded where it is needed.
+    from collectors.broker.publisher import KafkaPublisher  # noqa: PLC0415
+    from nodewarden.clock import SystemClock  # noqa: PLC0415
+
+    target = history_target(configuration, shard)
+    log = Log(name=name, kind="history", records=_arrived(run))
+    publisher = KafkaPublisher(configuration.kafka, SystemClock(), "nodewarden-simulate")
+    try:
+        done = publish_logs([log], publisher, target)
+    finally:
+        publisher.close()
+    click.echo(f"{done.records} records published to shard {target.shard}")
+
+
+def _arrived(run: Simulation) -> Iterator[Arrived]:
+    for offset, (arrival_s, record) in enumerate(run.records()):
+        yield Arrived(offset, arrival_s, record)

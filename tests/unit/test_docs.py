@@ -66,8 +66,12 @@ def test_the_files_and_modules_that_the_documents_name_exist() -> None:
             r"\.([a-z_]+)",
             text_of(document),
         ):
-            file = ROOT / package / f"{module}.py"
-            known = file.exists() or (package == "nodewarden" and module in TOPICS)
+            place = ROOT / package / module
+            known = (
+                place.with_suffix(".py").exists()
+                or place.is_dir()
+                or (package == "nodewarden" and module in TOPICS)
+            )
             assert known, (document, package, module)
 
 
