@@ -72,7 +72,7 @@ class Inventory:
         if listing.parts >= LISTING_RECORDS_MAX:
             return
         listing.parts += 1
-        listing.jobs.extend(record.jobs)
+        _extend(listing.jobs, record.jobs)
         listing.nodes.extend(record.nodes)
         listing.count = max(listing.count, record.count if record.last else 0)
         if listing.parts == listing.count:
@@ -283,3 +283,15 @@ class Inventory:
         self._heard = dict(state.heard)
         self._listing = state.listing
         self._reindex()
+
+
+def _extend(jobs: list[Job], more: list[Job]) -> None:
+    """A job too large for one record goes on in the next part: its nodes add up."""
+    places = {job.id: place for place, job in enumerate(jobs)}
+    for job in {job.id: job for job in more}.values():
+        place = places.get(job.id)
+        if place is None:
+            jobs.append(job)
+        else:
+            nodes = [*jobs[place].nodes, *job.nodes]
+            jobs[place] = msgspec.structs.replace(jobs[place], nodes=nodes)

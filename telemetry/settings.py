@@ -393,6 +393,15 @@ class CollectSettings(Section, frozen=True, kw_only=True):
     metrics_address: str = "127.0.0.1:9107"  # "" serves no metrics
 
 
+class InventorySettings(Section, frozen=True, kw_only=True):
+    """The poller that tells the log who runs where."""
+
+    poll_s: Positive = 5.0  # how often the source is asked
+    listing_s: Positive = 600.0  # everything is said again
+    part_bytes: Annotated[int, Meta(ge=10_000, le=900_000)] = 500_000  # of one record of a listing
+    metrics_address: str = "127.0.0.1:9110"  # "" serves no metrics
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
@@ -403,4 +412,5 @@ class Configuration(Section, frozen=True, kw_only=True):
     kafka: KafkaSettings = KafkaSettings()
     stream: StreamSettings = StreamSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    inventory: InventorySettings = InventorySettings()
     collect: CollectSettings = CollectSettings()

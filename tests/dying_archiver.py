@@ -115,7 +115,7 @@ class _DyingStore(DirectoryStore):
         super().settle(extent)
 
 
-class _UntilIdle:
+class UntilIdle:
     """A reader that asks for the end when nothing more comes."""
 
     def __init__(self, reader: LogReader, stop: threading.Event) -> None:
@@ -152,8 +152,8 @@ def main(out: str, point: str, number: str, broker: str = "") -> None:
 
     def reader() -> LogReader:
         if broker:
-            return _UntilIdle(KafkaLogReader(kafka, clock), stop)
-        return _UntilIdle(memory_log().reader(records_max=7), stop)
+            return UntilIdle(KafkaLogReader(kafka, clock), stop)
+        return UntilIdle(memory_log().reader(records_max=7), stop)
 
     archive(
         configuration, _DyingStore(Path(out), fate), clock, ArchiveMetrics(), stop,

@@ -1,0 +1,1 @@
+"""Who runs where, from a scheduler or a file into the log: sources, listings, the poller."""

@@ -1,0 +1,93 @@
+"""`nodewarden inventory`: tells the log who runs where."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import click
+
+from collectors.broker.logs import quiet
+from collectors.inventory.metrics import InventoryMetrics
+from collectors.inventory.source import JobsFile
+from nodewarden.clock import SystemClock
+from nodewarden.inventorying import live_target, print_once, tell
+from nodewarden.service_log import service_log
+from nodewarden.serving import serve_metrics, stop_on_signals
+from nodewarden.session import Session, broker_option, config_option
+from telemetry.errors import NodewardenError
+from telemetry.settings import EngineSettings
+
+LOG = logging.getLogger("nodewarden.inventory")
+
+
+@click.command("inventory")
+@click.option(
+    "--from", "listing", required=True, type=click.Path(path_type=Path), metavar="JOBS.json",
+    help="Jobs, nodes and topology, as in a capture; read again when it changes.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Publish one listing and end.")
+@click.option("--stdout", is_flag=True, help="With --once: print the records, without Kafka.")
+@config_option
+@broker_option
+@click.pass_obj
+def command(
+    session: Session, listing: Path, once: bool, stdout: bool, config: Path | None,
+    broker: str | None,
+) -> None:  # fmt: skip
+    """Tell the log which jobs run on which nodes, and that time goes by, until SIGTERM.
+
+    Changes at once, everything every 10 minutes, a beat every 5 s. A file that is broken changes
+    nothing: what was known before stays in force.
+    """
+    if stdout and not once:
+        raise click.UsageError("--stdout needs --once")
+    service_log()
+    quiet()
+    configuration = session.configured(config, broker)
+    live_target(configuration)
+    clock, metrics = SystemClock(), InventoryMetrics()
+    source = JobsFile(listing, clock)
+    if stdout:
+        print_once(configuration, source, clock, metrics)
+        return
+    engine = _Engine(session, config, configuration.engine)
+    address = "" if once else configuration.inventory.metrics_address
+    with (
+        serve_metrics(metrics.registry, address, "inventory.metrics_address"),
+        stop_on_signals() as stop,
+    ):
+        tell(configuration, source, engine, clock, metrics, _ended() if once else stop)
+
+
+class _Engine:
+    """The engine's settings as the file has them now; a broken file is said and not taken."""
+
+    def __init__(self, session: Session, config: Path | None, engine: EngineSettings) -> None:
+        self._session, self._config, self._engine = session, config, engine
+        self._seen = self._stamp()
+
+    def __call__(self) -> EngineSettings:
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._seen = stamp
+            try:
+                self._engine = self._session.settings(self._config).configuration.engine
+            except NodewardenError as error:
+                LOG.error("settings_not_taken error=%s", error)
+        return self._engine
+
+    def _stamp(self) -> tuple[int, int] | None:
+        file = self._session.settings_path(self._config)
+        try:
+            found = None if file is None else file.stat()
+        except OSError:
+            return None
+        return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+def _ended() -> threading.Event:
+    stop = threading.Event()
+    stop.set()
+    return stop

@@ -1,0 +1,95 @@
+"""`nodewarden inventory` on a real broker, and its command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nodewarden.cli import run
+from telemetry.codec import decode
+from telemetry.records import Allocation, Beat, Record, Rejected, Settings
+from telemetry.topics import INVENTORY, TELEMETRY
+from tests.kafka.broker import Broker
+from tests.kafka.reading import read_all
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+WAIT_MAX_S = 30.0
+
+
+def write(path: Path, *ids: str) -> Path:
+    listing = path / "jobs.json"
+    fresh = path / "fresh"
+    fresh.write_text(json.dumps({"jobs": [{"id": id, "nodes": [f"{id}-n0"]} for id in ids]}))
+    os.replace(fresh, listing)
+    return listing
+
+
+def told(broker: Broker) -> list[Record]:
+    found = []
+    for line in read_all(broker, TELEMETRY):
+        assert line.key == b"main"
+        record = decode(line.value or b"", "test")
+        assert not isinstance(record, Rejected)
+        found.append(record)
+    return found
+
+
+def state(broker: Broker) -> dict[str, bytes | None]:
+    held = {(line.key or b"").decode(): line.value for line in read_all(broker, INVENTORY)}
+    return {key: value for key, value in held.items() if value is not None}
+
+
+def test_once_tells_the_log_and_the_next_start_what_went(
+    clean_topics: Broker, tmp_path: Path
+) -> None:
+    listing = write(tmp_path, "a", "b")
+    asked = ["inventory", "--from", str(listing), "--once", "--broker", clean_topics.address]
+    assert run(asked, {}) == 0
+    assert [type(record) for record in told(clean_topics)] == [Settings, Allocation, Beat]
+    assert sorted(state(clean_topics)) == ["job/a", "job/b", "sched/a-n0", "sched/b-n0"]
+    write(tmp_path, "a")
+    assert run(asked, {}) == 0
+    assert sorted(state(clean_topics)) == ["job/a", "sched/a-n0"]
+    starts = {record.started_at for record in told(clean_topics)}
+    assert len(starts) == 2
+
+
+def test_a_change_of_the_file_reaches_the_log_and_sigterm_ends_it(
+    clean_topics: Broker, tmp_path: Path
+) -> None:
+    listing = write(tmp_path, "a")
+    program = [sys.executable, "-m", "nodewarden", "inventory", "--from", str(listing)]
+    environ = {
+        **os.environ,
+        "NODEWARDEN_INVENTORY__POLL_S": "0.2",
+        "NODEWARDEN_INVENTORY__METRICS_ADDRESS": "",
+    }
+    process = subprocess.Popen([*program, "--broker", clean_topics.address], cwd=ROOT, env=environ)
+    try:
+        wait_for(clean_topics, "job/a")
+        write(tmp_path, "a", "b")
+        wait_for(clean_topics, "job/b")
+        process.terminate()
+        assert process.wait(5.0) == 0
+    finally:
+        process.kill()
+        process.wait()
+    records = told(clean_topics)
+    assert [record.seq for record in records] == list(range(len(records)))
+    changes = [r for r in records if isinstance(r, Allocation) and not r.listing]
+    assert [[job.id for job in told.jobs] for told in changes] == [["b"]]
+
+
+def wait_for(broker: Broker, key: str) -> None:
+    end_s = time.monotonic() + WAIT_MAX_S
+    while key not in state(broker):
+        assert time.monotonic() < end_s, f"{key} is not said"
+        time.sleep(0.2)
