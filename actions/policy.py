@@ -98,6 +98,12 @@ def _is_shared(incident: Incident) -> bool:
 def _shared(incident: Incident, now_s: float) -> Verdict:
     leaves = sorted(s.entity.removeprefix("leaf:") for s in incident.suspects if not s.node)
     nodes = {line.node for line in incident.evidence if line.node}
+    if not nodes and any(line.entity.startswith("switch:") for line in incident.evidence):
+        reason = (
+            f"A switch tells of itself: {_first_text(incident)}. Page the network team, isolate "
+            "nobody."
+        )
+        return _said("common mode, fabric or leaf", "page", reason, now_s)
     if leaves:
         whose = f"share the leaf switch {', '.join(leaves)}"
     else:

@@ -21,7 +21,7 @@ from collectors.files import pieces
 from collectors.first_pass import FirstPass, Progress, Put
 from collectors.flat import Flat
 from collectors.frames import TRAINING, FrameMaker, StepMaker
-from collectors.jobs import read_jobs
+from collectors.jobs import Wiring, read_jobs, read_ports, unknown_keys
 from collectors.layout import REMEDY, alloc_files, capture_size, data_files, is_capture
 from collectors.slurm import read_objects
 from collectors.spill import Block, Column, Target
@@ -34,6 +34,7 @@ from telemetry.records import (
     End,
     Frame,
     Hardware,
+    Port,
     Record,
     Rejected,
     Settings,
@@ -44,6 +45,7 @@ from telemetry.settings import EngineSettings, settings_digest
 __all__ = ["Capture", "capture_size", "is_capture", "open_capture"]
 
 SOURCE = "capture"
+KEYS_SAID = 8
 
 Row = tuple[Order, Record | Rejected]
 
@@ -109,9 +111,12 @@ class Capture:
             digest=settings_digest(self.settings), engine_version=_version(),
             settings=self.settings,
         )  # fmt: skip
-        for node, gpus in self._put.gpus.nodes():
+        gpus = dict(self._put.gpus.nodes())
+        for node in sorted(gpus.keys() | self._put.ports.keys()):
             yield Hardware(
-                at=at_s, node=node, source="hardware", started_at=0.0, seq=0, gpus=gpus
+                at=at_s, node=node, source="hardware", started_at=0.0, seq=0,
+                gpus=gpus.get(node, []),
+                ports=[Port(name) for name in sorted(self._put.ports.get(node, ()))],
             )  # fmt: skip
         if self._listing is not None:
             yield msgspec.structs.replace(self._listing, at=at_s)
@@ -177,11 +182,11 @@ def _opened(
     zone = _zone(path, about.timezone, tz, tz_default, put)
     if not about.cluster:
         put.note(f'no cluster named in capture.json: it is called "{SOURCE}"')
-    listing = _listing(path / "jobs.json")
+    listing, wiring = _listing(path / "jobs.json", put)
     said = _allocated(path, zone, put)
     FirstPass(
         path, joined(listing, said, 0.0), zone, put, on_progress, said.aliases,
-        about.year,
+        about.year, wiring,
     ).run()  # fmt: skip
     ends = [*(put.spill.span() or ()), *(put.store.span() or ())]
     if not ends:
@@ -237,8 +242,17 @@ def _about(path: Path) -> _About:
         raise InputError(f'{path}: {error}; it holds {{"cluster", "timezone"}}') from error
 
 
-def _listing(path: Path) -> Allocation | None:
-    return read_jobs(_whole(path), str(path), 0.0) if path.is_file() else None
+def _listing(path: Path, put: Put) -> tuple[Allocation | None, Wiring]:
+    """What `jobs.json` says of jobs and nodes, and of the ports of switches."""
+    if not path.is_file():
+        return None, {}
+    data = _whole(path)
+    listing, wiring = read_jobs(data, str(path), 0.0), read_ports(data, str(path))
+    strange = unknown_keys(data)
+    if strange:
+        more = ", ..." if len(strange) > KEYS_SAID else ""
+        put.note(f"{path.name} has keys that nobody reads: {', '.join(strange[:KEYS_SAID])}{more}")
+    return listing, wiring
 
 
 def _allocated(path: Path, zone: tzinfo, put: Put) -> Allocated:

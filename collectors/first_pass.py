@@ -16,6 +16,7 @@ from collectors.absence import absence
 from collectors.frames import TRAINING
 from collectors.gauge_runs import GaugeRuns
 from collectors.gpu_names import GpuNames
+from collectors.jobs import Wiring
 from collectors.kernel.times import Clock
 from collectors.kernel_log import NO_DATE, KernelLog, records
 from collectors.names import NodeNames
@@ -24,11 +25,12 @@ from collectors.prometheus_api import metric_lines
 from collectors.series import XID_METRICS, Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
+from collectors.switch import log as switch_log
 from collectors.training.records import LogRecords, Told
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 from telemetry.errors import InputError
 from telemetry.metrics import BY_NAME
-from telemetry.records import Allocation, Rejected
+from telemetry.records import Allocation, Event, Rejected
 
 NOTES_MAX = 200
 BLANKED_SAID = 5
@@ -44,6 +46,7 @@ class Put:
     """What was put aside.
 
     gpus      the GPUs that series' labels name
+    ports     node -> its NICs that the topology puts behind a switch: they are of the fabric
     blanked   (metric, reason) -> samples that became null
     notes     what was assumed or left out, in sentences for the report
     torn      files cut or damaged, and why; they are read to their last whole line
@@ -52,6 +55,7 @@ class Put:
     spill: Spill = field(default_factory=Spill)
     gpus: GpuNames = field(default_factory=GpuNames)
     store: RecordStore = field(default_factory=RecordStore)
+    ports: dict[str, set[str]] = field(default_factory=dict)
     blanked: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
@@ -79,11 +83,15 @@ class FirstPass:
     def __init__(
         self, path: Path, listing: Allocation | None, zone: tzinfo, put: Put,
         on_progress: Progress | None, aliases: Mapping[str, str] | None = None,
-        year: int | None = None,
+        year: int | None = None, wiring: Wiring | None = None,
     ) -> None:  # fmt: skip
         self._path = path
         self._zone = zone
         self._year = year
+        self._wiring = wiring or {}
+        for plugs in self._wiring.values():
+            for node, nic in plugs.values():
+                put.ports.setdefault(node, set()).add(nic)
         self._put = put
         self._on_progress = on_progress
         self._done = 0
@@ -115,6 +123,8 @@ class FirstPass:
         near_s = self._near_s()
         for file in layout.kernel_files(self._path):
             self._kernel(file, near_s)
+        for file in layout.switch_files(self._path):
+            self._switch(file, near_s)
         if not no_metrics:
             self._trainings()
         for event in self._xids.events():
@@ -182,6 +192,22 @@ class FirstPass:
                                " names the boot time in Unix seconds, capture.json the year"
                                )  # fmt: skip
             self._put.store.add(said)
+
+    def _switch(self, file: Path, near_s: float | None) -> None:
+        switch, name = layout.stem(file), self._name(file)
+        log = switch_log.SwitchLog(name, Clock(tz=self._zone, year=self._year, near_s=near_s))
+        ports, strange = self._wiring.get(switch, {}), set()
+        lines = files.lines(self._pieces(file, []), switch_log.LINE_BYTES_MAX)
+        for said in switch_log.records(log, lines, switch, ports):
+            if isinstance(said, Event) and not said.node and "port" in said.details:
+                strange.add(said.details["port"])
+            if isinstance(said, Rejected) and said.reason == switch_log.NO_DATE:
+                self._put.note(f"{name}: lines without a date were left out")
+            self._put.store.add(said)
+        if strange:
+            self._put.note(f"switch {switch}: {len(strange)} ports that it speaks of lead to no"
+                           " node of jobs.json (topology, ports): they accuse nobody"
+                           )  # fmt: skip
 
     def _trainings(self) -> None:
         for file in layout.training_files(self._path):

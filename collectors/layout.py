@@ -6,10 +6,10 @@ from pathlib import Path
 
 REMEDY = (
     "a capture holds metrics/*.om[.gz], kernel/<node>.log[.gz], training/<job>/*.log[.gz],"
-    " jobs.json"
+    " switch/<name>.log[.gz], jobs.json"
 )
 WANDB = ("files/wandb-history.jsonl", "files/output.log")  # of a wandb run's directory
-FOLDERS = ("metrics", "kernel", "training")
+FOLDERS = ("metrics", "kernel", "training", "switch")
 ABOUT = ("jobs.json", "capture.json", "truth.json")
 METRIC_SUFFIXES = (".om", ".json")  # OpenMetrics, answers of Prometheus' API
 TRAINING_SUFFIXES = (".log", ".out", ".jsonl")  # a wandb history is .jsonl
@@ -30,7 +30,9 @@ def capture_size(path: Path) -> int:
 
 def data_files(path: Path) -> list[Path]:
     """All files with dated content."""
-    return [*metric_files(path), *kernel_files(path), *training_files(path)]
+    return [
+        *metric_files(path), *kernel_files(path), *switch_files(path), *training_files(path)
+    ]  # fmt: skip
 
 
 def metric_files(path: Path) -> list[Path]:
@@ -53,6 +55,11 @@ def alloc_files(path: Path) -> list[Path]:
 def kernel_files(path: Path) -> list[Path]:
     """Kernel logs, sorted by name."""
     return _named(path / "kernel", ".log")
+
+
+def switch_files(path: Path) -> list[Path]:
+    """Syslog of switches, sorted by name."""
+    return _named(path / "switch", ".log")
 
 
 def boot_file(kernel_file: Path) -> Path:

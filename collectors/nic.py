@@ -1,7 +1,8 @@
 """Counters of NICs and switches, as the kernel and the tools print them. Pure.
 
 What is read: listings of /sys/class/infiniband and /sys/class/net (`path<TAB>content`),
-`ethtool -S`, `rdma statistic` plain and JSON, perfquery, ibswinfo. A counter that a form does not
+`ethtool -S`, `rdma statistic` plain and JSON, perfquery, ibswinfo; beside them the lines of a
+switch's syslog (`collectors.switch`). A counter that a form does not
 print is absent, never zero: Ethernet without PFC has no pause counters at all.
 """
 
@@ -16,6 +17,7 @@ import msgspec
 from collectors.files import lines
 from collectors.missing import missing_reason
 from collectors.series import Owner, clean_one, entity_of, number
+from collectors.switch.log import SwitchLine, SwitchLog, as_object
 from telemetry.codec import rejected
 from telemetry.metric_names import numbered
 from telemetry.metrics import Metric, recognise
@@ -78,11 +80,23 @@ class NicForm:
 
 def read_lines(source: Iterable[bytes], place: str) -> Iterator[NicReading | Rejected]:
     """Every form but JSON, told apart line by line; a broken line costs only itself."""
+    for said in _read(source, place, None):
+        if not isinstance(said, SwitchLine):
+            yield said
+
+
+def _read(
+    source: Iterable[bytes], place: str, switch: SwitchLog | None
+) -> Iterator[NicReading | SwitchLine | Rejected]:  # fmt: skip
     guid = _GUID.search(place)
     context = Context(guid=guid[0].lower() if guid else "")
     for at, line in enumerate(source, 1):
         if len(line) > LINE_BYTES_MAX:
             yield rejected("line too long", line, f"{place}:{at}")
+            continue
+        told = list(switch.line(line, at)) if switch is not None else []
+        yield from told
+        if told:
             continue
         text = line.decode("utf-8", "replace").rstrip("\r\n\x00 ")
         form, found = _match(text)
@@ -317,6 +331,7 @@ def nic_objects(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, object
     start = b""
     while not start.strip() and (piece := next(source, b"")):
         start += piece
+    found: Iterator[NicReading | SwitchLine | Rejected]
     if start.lstrip()[:1] in (b"[", b"{"):
         data = bytearray(start)
         for piece in source:
@@ -326,7 +341,7 @@ def nic_objects(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, object
                 return
         found = read_json(bytes(data), file)
     else:
-        found = read_lines(lines(_joined(start, source), LINE_BYTES_MAX), file)
+        found = _read(lines(_joined(start, source), LINE_BYTES_MAX), file, SwitchLog(file))
     for one in found:
         yield _object(file, one)
 
@@ -336,7 +351,9 @@ def _joined(start: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _object(file: str, said: NicReading | Rejected) -> dict[str, object]:
+def _object(file: str, said: NicReading | SwitchLine | Rejected) -> dict[str, object]:
+    if isinstance(said, SwitchLine):
+        return as_object(said, file)
     if isinstance(said, Rejected):
         return {"file": file, "type": "rejected", "reason": said.reason, "text": said.text,
                 "place": said.place}  # fmt: skip

@@ -27,10 +27,11 @@ from detectors.critical_rules import (
     device_of,
     kernel,
     process,
+    switch,
     xid,
     xid_cause,
 )  # fmt: skip
-from telemetry.records import Control, Event, Severity
+from telemetry.records import SWITCH, Control, Event, Severity
 from telemetry.settings import EngineSettings
 from telemetry.xids import XidRow, lookup
 
@@ -82,6 +83,8 @@ class Critical(Quiet):
             return said
         if event.type == "process" or event.class_ == "segfault":
             return [*said, *self._heard(process(event, job), now_s)]
+        if event.source == SWITCH:
+            return [*said, *self._switch(event, job, now_s)]
         if event.source != KERNEL:
             return [*said, *self._second_hand(event, job, now_s)]
         self._log(event)
@@ -226,6 +229,13 @@ class Critical(Quiet):
         return self._heard(
             replace(seen, role="evidence", severity=severity, certain=False), now_s
         )  # fmt: skip
+
+    def _switch(self, event: Event, job: str, now_s: float) -> list[Sighting]:
+        """What a switch says of itself or of a node's port."""
+        if event.severity == "info":
+            metric = f"switch_{event.class_.removesuffix('_normal')}"
+            return self._end(event.node, event.entity, metric, event.at)
+        return self._heard(switch(event, job), now_s)
 
     def _log(self, event: Event) -> None:
         key = (event.node, event.type, event.code)

@@ -164,6 +164,14 @@ def kernel(event: Event, job: str) -> Sighting:
     )  # fmt: skip
 
 
+def switch(event: Event, job: str) -> Sighting:
+    """A part of a switch that failed is a fault of no node; of a port its lines are evidence."""
+    seen = base(event, f"switch_{event.class_}", job, event.text[:LINE_MAX])
+    if "port" in event.details:
+        return replace(seen, role="evidence", kind="nic_fault", cause="network")
+    return replace(seen, kind="fabric", cause="network", severity="warning")
+
+
 def device_of(entity: str) -> str:
     """The device that an entity is a part of: a namespace belongs to its NVMe controller."""
     return _NAMESPACE.sub(r"\1", entity)

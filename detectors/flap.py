@@ -17,24 +17,29 @@ import numpy as np
 
 from detectors.base import Quiet, Sighting, Tick, View
 from detectors.boots import Boots
-from telemetry.records import Control, Event, Severity
+from telemetry.records import SWITCH, Control, Event, Severity
 from telemetry.settings import EngineSettings
 
 DOWNED = "nic_link_downed_total"
 PORT_STATE = "nic_port_state"
 ACTIVE = 4.0  # InfiniBand port state as the kernel numbers it
 DROPS_MAX = 32  # kept of one port
+ENDS_APART_S = 5.0  # the clocks of a node and its switch agree so well
+QUIET_S = 60.0
 
 
 class Drop(msgspec.Struct):
     """One time that a link went down: at a moment, or within a tick of the counter.
 
-    tick_s  the tick in which the counter told of it, None where only a line did
+    tick_s     the tick in which the counter told of it, None where only a line did
+    near, far  who told of it: the node, the switch at the other end
     """
 
     start_s: float
     end_s: float
     tick_s: float | None = None
+    near: bool = True
+    far: bool = False
 
 
 class PortRun(msgspec.Struct):
@@ -61,7 +66,12 @@ class Flap(Quiet):
         said = self.forget(event.node) if self._boots.of_event(event) else []
         if event.type != "nic" or event.class_ != "link_down":
             return said
-        return [*said, *self._fell(event.node, event.entity, Drop(event.at, event.at), view)]
+        drop = Drop(event.at, event.at)
+        if event.source == SWITCH:
+            if event.node and _is_away(event.node, view, now_s):
+                return said  # the link of a node that is off, or boots, is not up
+            drop = Drop(event.at, event.at, near=False, far=True)
+        return [*said, *self._fell(event.node, event.entity, drop, view)]
 
     def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
         """Each tick in which a port's link-down counter rose is a drop."""
@@ -112,7 +122,9 @@ class Flap(Quiet):
         port.drops = [d for d in port.drops if newest_s - d.end_s <= self._settings.slow_window_s]
         port.bad_s = max(port.bad_s, newest_s)
         # A kernel's name of an interface that nobody calls a fabric port is none of the fabric.
-        fabric = known is not None or not entity.startswith("nic:") or "/" in entity
+        # Of a switch's port that leads to no known node nobody is to blame.
+        named = known is not None or not entity.startswith("nic:") or "/" in entity
+        fabric = named and bool(node)
         job = view.place(node, at_s).job if port.said is None else port.said.job
         port.said = self._sighting(node, entity, port, job, fabric)
         return [*self._make_room(), port.said]
@@ -185,14 +197,38 @@ class Flap(Quiet):
         self._boots.restore(state["boots"])
 
 
+def _is_away(node: str, view: View, now_s: float) -> bool:
+    """Whether a node that used to speak is quiet."""
+    heard_s = view.last_heard_s(node)
+    return heard_s is not None and now_s - heard_s > max(QUIET_S, view.patience_s(node))
+
+
+def _both_ends(drops: list[Drop], new: Drop) -> list[Drop] | None:
+    """The drops with the one that the other end of the link told of as well; None without one."""
+    for place, old in enumerate(drops):
+        apart_s = max(new.start_s - old.end_s, old.start_s - new.end_s)
+        if (old.near, old.far) == (new.far, new.near) and apart_s <= ENDS_APART_S:
+            node = new if new.near else old
+            both = Drop(node.start_s, node.end_s, node.tick_s, near=True, far=True)
+            return [*drops[:place], both, *drops[place + 1 :]]
+    return None
+
+
 def _with(drops: list[Drop], new: Drop) -> list[Drop]:
     """The drops and a new one by time; a line and a tick that may tell of one drop do."""
-    if new in drops or (new.tick_s is not None and any(d.tick_s == new.tick_s for d in drops)):
+    same = any(
+        (d.start_s, d.end_s, d.tick_s) == (new.start_s, new.end_s, new.tick_s)
+        and (d.far if new.far else d.near)
+        for d in drops
+    )
+    if same or (new.tick_s is not None and any(d.tick_s == new.tick_s for d in drops)):
         return drops
+    if (told_twice := _both_ends(drops, new)) is not None:
+        return told_twice
     for place, old in enumerate(drops):
         tick, line = (old, new) if new.tick_s is None else (new, old)
         alone = tick.start_s < tick.end_s and line.start_s == line.end_s and line.tick_s is None
         if alone and tick.start_s <= line.start_s <= tick.end_s:
-            both = Drop(line.start_s, line.end_s, tick.tick_s)
+            both = Drop(line.start_s, line.end_s, tick.tick_s, far=tick.far or line.far)
             return [*drops[:place], both, *drops[place + 1 :]]
     return sorted([*drops, new], key=lambda drop: (drop.end_s, drop.start_s))

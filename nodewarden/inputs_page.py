@@ -20,6 +20,7 @@ from collectors.kernel import envelopes
 from collectors.kernel import forms as kernel
 from collectors.kinds import KINDS
 from collectors.slurm_objects import OBJECTS as SCHEDULER_OBJECTS
+from collectors.switch import forms as switches
 from collectors.training import failures
 from collectors.training import forms as training
 from nodewarden.logs import FORMATS
@@ -44,6 +45,14 @@ SCHEDULER = """Slurm prints `end` of a running job as its time limit: it is left
 (`alloc/*`) a node's state counts from when the listing says that the node came into it; a state
 without a date is left out and the report says so. Only a reason that begins with `nodewarden:` is
 ours to undo.
+"""
+
+SWITCHES = """Syslog of switches; in a capture `switch/<name>.log[.gz]`, times as of kernel logs, a
+time zone's letters ("EDT") are not read. Which node a port leads to stands in `jobs.json`:
+`"topology": {"n1": {"ports": {"leaf1:Ethernet12": "mlx5_0"}}}`. A mapped port's lines are events of
+that node and NIC; a drop that node and switch both tell of counts once. What a switch says of any
+other port accuses nobody. Error correction (FEC) is read from counters only: no switch is known to
+log it in a public form.
 """
 
 Row = Sequence[str]
@@ -108,6 +117,11 @@ def _exporter() -> Iterator[str]:
 
 def _nic() -> Iterator[str]:
     yield _forms((row.name, row.example, row.source) for row in nic.FORMS)
+    yield SWITCHES
+    yield _table(
+        ("form", "class", "example", "seen in"),
+        ((row.name, row.class_, _code(row.example), row.source) for row in switches.FORMS),
+    )
 
 
 def _training() -> Iterator[str]:

@@ -28,6 +28,7 @@ from streams.ticks import AHEAD_S, SourceTicks
 from streams.verdicts import Decide, Judge
 from telemetry.findings import Context, Finding, Incident, Isolation
 from telemetry.records import (
+    SWITCH,
     Allocation,
     Arrived,
     Beat,
@@ -258,7 +259,7 @@ class Fold:
 
     def _heard(self, record: Header, arrival: float) -> None:
         self.counters.used += 1
-        if record.node:
+        if record.node and record.source != SWITCH:
             self.inventory.hear(record.node, arrival)
 
     def _frame(

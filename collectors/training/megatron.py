@@ -25,7 +25,7 @@ HEAD = re.compile(
 """Prefix, label, minute, second, fraction, iteration."""
 
 _VALUE = rb": *+([^ |_\n]++) *+"  # nothing to try again: half the time
-_FIELD = re.compile(rb" {0,8}([^:|\n]{1,64})" + _VALUE)
+_FIELD = re.compile(rb" {0,8}([^:|\r\n]{1,64})" + _VALUE)
 _END = rb"\|?[ \t\r\f\v]{0,8}(?:\n|\Z)"
 _NONE = -1
 

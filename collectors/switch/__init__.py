@@ -1,0 +1,1 @@
+"""What datacentre switches write to syslog."""
