@@ -21,6 +21,8 @@ EventType = Literal[
     "oom", "process",
 ]  # fmt: skip
 Severity = Literal["critical", "warning", "info"]
+SWITCH = "switch"
+"""Source of what a switch says of a node's port: the node itself has said nothing."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
