@@ -20,6 +20,7 @@ from telemetry.ports import Clock
 from telemetry.records import Beat, Frame, Record, Rejected, Steps
 from telemetry.topics import TELEMETRY
 
+SYNC_S = 0.5  # at most so much later a record on disk is safe
 PATIENCE_S = 10.0  # with records under way and none acknowledged, the broker is away
 STREAMS_MAX = 10_000
 _MAY_DROP = (Frame, Steps, Beat)
@@ -67,6 +68,7 @@ class Outbox:
         self._heard_s = clock.monotonic_s()
         self._ticket = 0
         self._safe = 0
+        self._sync_due_s = self._heard_s
         self._said_dropped: Counter[str] = Counter()
         self._said_replaced = 0
         self._said_faults = 0
@@ -95,10 +97,12 @@ class Outbox:
         return self._ticket
 
     def pump(self) -> None:
-        """Take note of what was acknowledged and send what waits; to be called every second."""
+        """Take note of what was acknowledged and send what waits; at least every second."""
         self._settle()
         self._lose_patience()
         self._drain()
+        if self._clock.monotonic_s() >= self._sync_due_s:
+            self._sync()
         self._make_safe()
 
     def close(self, timeout_s: float) -> None:
@@ -112,6 +116,7 @@ class Outbox:
             self._clock.sleep(0.02)
             self.pump()
         self._to_disk_under_way()
+        self._sync()
         self._make_safe()
         self._link.close()
         self._spool.close()
@@ -179,10 +184,15 @@ class Outbox:
                 return
             self._spool.advance()
 
-    def _make_safe(self) -> None:
+    def _sync(self) -> None:
+        """The disk is slow, so not at every turn of the agent's loop."""
         self._spool.sync()
-        direct = sum(entry.order is None for entry in self._under_way)
-        self._safe = max(self._safe, self._ticket - direct)
+        self._sync_due_s = self._clock.monotonic_s() + SYNC_S
+
+    def _make_safe(self) -> None:
+        if not self._spool.is_dirty:
+            direct = sum(entry.order is None for entry in self._under_way)
+            self._safe = max(self._safe, self._ticket - direct)
         self._say()
 
     def _say(self) -> None:

@@ -60,6 +60,11 @@ class Spool:
         """What it takes on disk, acknowledged entries of open segments included."""
         return self._kept.size_bytes + self._telemetry.size_bytes
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something appended may not have reached the disk yet."""
+        return self._kept.is_dirty or self._telemetry.is_dirty
+
     def append(self, payload: bytes, kind: str, *, keep: bool) -> int | None:
         """The entry's order; None where it was dropped for want of room.
 

@@ -40,7 +40,11 @@ class _Segment(msgspec.Struct):
 
 
 class Lane:
-    """Files `<first order>.<name>` in one directory."""
+    """Files `<first order>.<name>` in one directory.
+
+    torn_bytes  what was cut off when it was opened
+    is_dirty    something appended may not have reached the disk yet
+    """
 
     def __init__(self, directory: Path, name: str, segment_bytes: int) -> None:
         self._directory = directory
@@ -49,7 +53,7 @@ class Lane:
         self.torn_bytes = 0
         self._segments = [self._whole(path) for path in sorted(directory.glob(f"[0-9]*.{name}"))]
         self._writer: BinaryIO | None = None
-        self._dirty = False
+        self.is_dirty = False
         self._reader: BinaryIO | None = None
         self._reading: _Segment | None = None
         self._next: Entry | None = None
@@ -79,7 +83,7 @@ class Lane:
         except OSError:
             os.truncate(segment.path, segment.size_bytes)
             raise
-        self._dirty = True
+        self.is_dirty = True
         segment.size_bytes += len(data)
         segment.last = entry.order
 
@@ -129,9 +133,9 @@ class Lane:
 
     def sync(self) -> None:
         """Return when what was appended has reached the disk."""
-        if self._dirty and self._writer is not None:
+        if self.is_dirty and self._writer is not None:
             os.fsync(self._writer.fileno())
-        self._dirty = False
+        self.is_dirty = False
 
     def close(self) -> None:
         """Leave the files as they are."""
@@ -176,7 +180,7 @@ class Lane:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._dirty = False
+        self.is_dirty = False
 
     def _whole(self, path: Path) -> _Segment:
         """The segment of a file, its torn tail cut off."""

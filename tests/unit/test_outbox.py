@@ -152,6 +152,17 @@ def test_what_waits_on_disk_is_safe_and_marked_and_keeps_its_order(node: Node) -
     assert 0.0 == node.value("spool_bytes")
 
 
+def test_the_disk_is_waited_for_twice_a_second_and_not_more_often(node: Node) -> None:
+    node.link.closed = True
+    node.outbox.pump()
+    node.frame(1.0)
+    node.outbox.pump()
+    assert 0 == node.outbox.safe
+    node.clock.advance(0.5)
+    node.outbox.pump()
+    assert 1 == node.outbox.safe
+
+
 def test_a_silent_broker_costs_patience_then_everything_goes_again_in_order(node: Node) -> None:
     node.link.deaf = True  # it appends, and its answers are lost
     for number in range(5):
