@@ -120,7 +120,7 @@ def tree(root: Path, files: Mapping[str, str]) -> Path:
 
 
 class MemorySink:
-    """Keeps what it was given; `hold` leaves everything unsettled."""
+    """Keeps what it was given; `hold` leaves everything under way."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []

@@ -26,8 +26,8 @@ TURN_S = 1.0  # the loop turns at least so often
 LOGS_S = 1.0
 LOOK_S = 10.0
 SETTLE_S = 1.0
-CLOSE_S = 3.0
 REJECTED_A_MINUTE = 60
+CLOSE_S = 3.0
 ONCE_POLLS_MAX = 50
 ONCE_WAIT_S = 0.02
 
@@ -56,12 +56,12 @@ class Agent:
     ) -> None:
         self._sources, self._sink, self._clock = sources, sink, clock
         self._counts, self._notes = counts, notes
+        self._rejected_until_s, self._rejected_room = 0.0, REJECTED_A_MINUTE
         self._batcher = StepBatcher(node)
         self._ticket = 0
         self._stopping = False
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._results = Results(self.wake)
-        self._rejected_until_s, self._rejected_left = 0.0, REJECTED_A_MINUTE
         self._timers: list[_Timer] = []
         self._watched: int | None = None
 
@@ -227,10 +227,12 @@ class Agent:
         """A source that is all junk must not fill the topic of the rejected."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._rejected_until_s:
-            self._rejected_until_s, self._rejected_left = now_s + 60.0, REJECTED_A_MINUTE
-        if self._rejected_left > 0:
-            self._rejected_left -= 1
-            self._sink.reject(rejected)
+            self._rejected_until_s, self._rejected_room = now_s + 60.0, REJECTED_A_MINUTE
+        if self._rejected_room == 0:
+            self._counts.add("rejected_left_out")
+            return
+        self._rejected_room -= 1
+        self._sink.reject(rejected)
 
     def _settle(self) -> None:
         settled = self._sink.settled()

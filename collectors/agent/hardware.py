@@ -14,6 +14,7 @@ from pathlib import Path
 
 from collectors.agent.tools import Tools
 from collectors.kernel.events import read_pci
+from collectors.missing import missing_reason
 from telemetry.codec import name_fault
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
@@ -135,7 +136,10 @@ def _listed(printed: bytes) -> list[Gpu]:
     return [
         Gpu(index=int(one.index), uuid=one.uuid, pci=one.pci)
         for one in read_csv(printed.splitlines(), "nvidia-smi")
-        if isinstance(one, SmiGpu) and one.uuid and one.index.isdecimal() and len(one.index) < 5
+        if isinstance(one, SmiGpu)
+        and missing_reason(one.uuid) is None
+        and one.index.isdecimal()
+        and len(one.index) < 5
     ]
 
 

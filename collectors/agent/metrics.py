@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from collectors.agent.counts import Counts
-from telemetry.errors import SettingsError
 
 # our count -> what it says and what its label is
 _TOTALS = {
@@ -18,6 +16,7 @@ _TOTALS = {
     "rounds_left_out": ("Rounds left out because the one before still ran", "source"),
     "errors": ("Sources that did not answer", "source"),
     "rejected": ("Lines and datagrams that could not be used", "source"),
+    "rejected_left_out": ("Of these, what was not sent on: more than 60 a minute", ""),
     "records": ("Records handed over", "kind"),
     "events": ("Events read", "source"),
     "kmsg_lost": ("Kernel records overwritten before they were read", ""),
@@ -27,10 +26,10 @@ _TOTALS = {
 
 
 class AgentMetrics(Collector):
-    """All metrics of one agent; `of_sink` gives the sink's own (name -> value)."""
+    """All metrics of one agent but those of its way to the log."""
 
-    def __init__(self, counts: Counts, of_sink: Callable[[], dict[str, float]]) -> None:
-        self._counts, self._of_sink = counts, of_sink
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         """Read everything now."""
@@ -51,27 +50,3 @@ class AgentMetrics(Collector):
         for source, at_s in dict(self._counts.last_success_s).items():
             last.add_metric([source], at_s)
         yield last
-        for name, value in self._of_sink().items():
-            gauge = GaugeMetricFamily(f"nodewarden_agent_{name}", "Of the way to the log")
-            gauge.add_metric([], value)
-            yield gauge
-
-
-def serve(address: str, metrics: AgentMetrics) -> Callable[[], None]:
-    """Answer on HOST:PORT; gives what ends it. Raises SettingsError where the address is none."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise SettingsError(f"collect.metrics_address: {address!r} is not HOST:PORT")
-    registry = CollectorRegistry()
-    registry.register(metrics)
-    try:
-        server, thread = start_http_server(int(port), host.strip("[]") or "0.0.0.0", registry)  # noqa: S104 - an empty host is the operator's word for all
-    except OSError as error:
-        raise SettingsError(f"collect.metrics_address: {address}: {error.strerror}") from error
-
-    def end() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return end

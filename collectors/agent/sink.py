@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 
 from telemetry.codec import encode
+from telemetry.ports import Clock
 from telemetry.records import Record, Rejected
 
 STREAMS_MAX = 64
@@ -16,7 +17,7 @@ STREAMS_MAX = 64
 class Sink(Protocol):
     """Takes records without a place in their stream and gives them one.
 
-    Used by one thread. `put` neither blocks nor fails: what cannot be kept is dropped, telemetry
+    `started_at`, `seq` and `sent_at` are the sink's. Used by one thread. `put` neither blocks nor fails: what cannot be kept is dropped, telemetry
     before events, and counted by the sink.
     """
 
@@ -47,8 +48,9 @@ class Sink(Protocol):
 class LineSink:
     """Prints records as JSON lines, numbered as an outbox would."""
 
-    def __init__(self, out: IO[str], started_at: float) -> None:
-        self._out, self._started_at = out, started_at
+    def __init__(self, out: IO[str], clock: Clock) -> None:
+        self._out, self._clock = out, clock
+        self._started_at = clock.time_s()
         self._next: dict[tuple[str, str], int] = {}
         self._put = 0
 
@@ -58,7 +60,9 @@ class LineSink:
         seq = self._next.get(stream, 0)
         if stream in self._next or len(self._next) < STREAMS_MAX:
             self._next[stream] = seq + 1
-        numbered = structs.replace(record, started_at=self._started_at, seq=seq)
+        numbered = structs.replace(
+            record, started_at=self._started_at, seq=seq, sent_at=self._clock.time_s()
+        )
         self._out.write(encode(numbered).decode() + "\n")
         self._put += 1
         return self._put
