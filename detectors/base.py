@@ -152,6 +152,7 @@ class Sighting:
     """What a detector holds true of a subject right now; the book makes findings of it.
 
     active   whether the condition holds; False clears what is open
+    onset_resolution_s   how far from `onset_s` it may really have begun, 0 where nobody knows
     events   separate occurrences so far; a rise is worth an update
     """
 
@@ -173,6 +174,7 @@ class Sighting:
     unit: str = ""
     score: float = 0.0
     events: int = 1
+    onset_resolution_s: float = 0.0
 
 
 class Detector(Protocol):
@@ -330,7 +332,7 @@ class FindingBook:
             node=seen.node, entity=seen.entity, job=seen.job, metric=seen.metric,
             onset=onset_s, at=now_s, text=seen.text, certain=seen.certain,
             observed=seen.observed, expected=seen.expected, unit=seen.unit, score=seen.score,
-            events=seen.events,
+            events=seen.events, onset_resolution_s=seen.onset_resolution_s,
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from detectors.story import (
     UNDECIDED,
     Placed,
     Story,
+    began_together,
     is_hearsay,
     is_machine_fault,
     subject_of,
@@ -175,7 +176,7 @@ class Correlator:
             return 1
         slow = [f for f in story.of_kind("job_slow") if f.job == placed.job]
         explained = any(f.finding.certain for f in story.machine_faults())
-        joins = any(self._joins(f.finding, finding) for f in slow)
+        joins = any(self._slows(f.finding, finding) for f in slow)
         if is_machine_fault(finding) and joins and not explained:
             return 2
         return None
@@ -189,7 +190,7 @@ class Correlator:
             if not placed.job or fault.job != placed.job:
                 continue
             since_s = finding.onset - fault.finding.onset
-            if finding.kind == "job_slow" and abs(since_s) <= self._settings.join_s:
+            if finding.kind == "job_slow" and self._slows(finding, fault.finding):
                 return 1 if fault.finding.certain else 2
             if fault.finding.certain and 0.0 <= since_s <= self._echo_s:
                 return 1
@@ -215,6 +216,12 @@ class Correlator:
         near = abs(known.onset - new.onset) <= self._echo_s
         silence = "node_silent" in (known.kind, new.kind)
         return known.kind == new.kind or near or (silence and (known.certain or new.certain))
+
+    def _slows(self, slow: Finding, fault: Finding) -> bool:
+        """Whether a node's fault may be why a job is slow; of one that is proven less is asked."""
+        if fault.certain:
+            return self._joins(slow, fault)
+        return began_together(slow, fault, self._settings)
 
     def _joins(self, slow: Finding, fault: Finding) -> bool:
         return abs(slow.onset - fault.onset) <= self._settings.join_s
@@ -266,7 +273,7 @@ class Correlator:
             if any(fault.finding.certain for fault in other.machine_faults()):
                 continue
             slow = [f for f in other.of_kind("job_slow") if f.job == placed.job]
-            if any(self._joins(f.finding, placed.finding) for f in slow):
+            if any(self._slows(f.finding, placed.finding) for f in slow):
                 changed += self._merged(story, other, now_s)
         return changed
 

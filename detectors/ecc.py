@@ -85,6 +85,7 @@ class Ecc(Quiet):
             onset_s=run.since_s, kind="gpu_memory", cause="hardware", severity="warning",
             job=view.place(node, tick.at_s).job, observed=six_digits(rate),
             expected=self._settings.errors_per_second, unit="errors/s", score=1.0,
+            onset_resolution_s=tick.interval_s,
             text=f"{rate:.3g} corrected memory errors a second on {entity or node}, "
             f"{self._settings.errors_per_second:g} are too many",
         )  # fmt: skip

@@ -26,6 +26,7 @@ ACTIVE = 4.0  # InfiniBand port state as the kernel numbers it
 DROPS_MAX = 32  # kept of one port
 ENDS_APART_S = 5.0  # the clocks of a node and its switch agree so well
 QUIET_S = 60.0
+LINE_S = 5.0  # how exactly a kernel line dates a drop
 
 
 class Drop(msgspec.Struct):
@@ -151,6 +152,7 @@ class Flap(Quiet):
             cause="network" if fabric else "unknown", severity=severity, job=job, text=text,
             certain=slow and fabric, events=events, observed=float(events), expected=0.0,
             unit="events", score=1.0,
+            onset_resolution_s=max(LINE_S, (last.end_s - last.start_s) / 2.0),
         )  # fmt: skip
 
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:

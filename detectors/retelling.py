@@ -7,7 +7,16 @@ from typing import Any
 from detectors.base import View
 from detectors.naming import CONFIDENCE_MAX, REFLECTED, told
 from detectors.shelf import Shelf
-from detectors.story import JOB_KINDS, Placed, Story, Told, chosen, evidence_of, ordered
+from detectors.story import (
+    JOB_KINDS,
+    Placed,
+    Story,
+    Told,
+    began_together,
+    chosen,
+    evidence_of,
+    ordered,
+)
 from telemetry.findings import Finding, Suspect, six_digits
 from telemetry.records import Severity
 from telemetry.settings import EngineSettings
@@ -52,9 +61,12 @@ class Retelling:
             finding = fault.finding
             rules = self._settings
             slow = finding.kind == "job_slow"  # what is to accuse a node began with the slowdown
-            apart_s = rules.evidence_join_s if slow else rules.join_s
             for placed in self._of_fault(fault, view):
-                if abs(placed.finding.onset - finding.onset) <= apart_s:
+                if slow:
+                    fits = began_together(finding, placed.finding, rules)
+                else:
+                    fits = abs(placed.finding.onset - finding.onset) <= rules.join_s
+                if fits:
                     near.setdefault(placed.finding.id, placed)
             if fault.job and (finding.certain or finding.kind == "node_silent"):
                 for placed in self._shelf.of_job(fault.job):
@@ -85,14 +97,25 @@ class Retelling:
     def _told(
         self, story: Story, evidence: list[Placed], view: View, dead: frozenset[str]
     ) -> Told:  # fmt: skip
-        certain = [f for f in story.machine_faults() if f.finding.certain]
+        of_leaf = story.incident.scope.startswith("leaf:")
+        certain = [
+            f
+            for f in story.machine_faults()
+            # A link that keeps falling is proof, but of which end, where its neighbours' fall too?
+            if f.finding.certain and not (of_leaf and f.finding.kind == "nic_flap")
+        ]
         if certain:
             return _certain(certain)
-        if story.incident.scope.startswith("leaf:"):
+        if of_leaf:
             return _leaf(story, view)
         slow = _open_or_all(story.of_kind("job_slow"))
         if slow:
-            faults = [f for f in story.machine_faults() if f.finding.state != "clear"]
+            faults = [
+                f
+                for f in story.machine_faults()
+                if f.finding.state != "clear"
+                and any(began_together(s.finding, f.finding, self._settings) for s in slow)
+            ]
             chronic = self._of_fault(slow[0], view)
             ill = [*evidence, *faults]
             return told(slow[0].finding, ill, chronic, view, self._settings, dead)

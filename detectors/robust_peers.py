@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from detectors.base import FloatArray, Quiet, Sighting, Tick, View
 from detectors.cells import Cells, KeptCells, restored
+from detectors.onsets import tick_onset, turning_point
 from detectors.robust import cusum, peers
 from detectors.should_be_zero import hold_ticks
 from detectors.small_groups import SmallGroups
@@ -290,12 +291,17 @@ class RobustPeers(Quiet):
         away = float(measured.away[r, c])
         z = six_digits(away / float(measured.scale[r, c]))
         entity, job = tick.entity_name(r, c), view.place(node, tick.at_s).job
-        onset_s = tick.at_s - (int(cells.run[r, c]) - 1) * tick.interval_s
+        back = int(cells.run[r, c]) - 1
+        if metric.class_ != "abnormal" and back < tick.worst.shape[0]:
+            run = side * tick.worst[-1 - back :, r, c] - float(measured.usual[r, c])
+            back -= turning_point(run)
+        onset_s, resolution_s = tick_onset(tick, r, c, back)
         self._open[metric.name, node] = Open(tick.source, entity, job, int(tick.group[c]))
         return Sighting(
             active=True, detector=self.name, node=node, entity=entity, metric=metric.name,
             onset_s=onset_s, role="evidence", kind=metric.family, cause=cause_of(metric.family),
             job=job, observed=observed, expected=expected, unit=metric.judged_unit, score=z,
+            onset_resolution_s=resolution_s,
             text=f"{metric.name} of {entity or node} is {observed:g} {metric.judged_unit}, "
             f"{'above' if side > 0 else 'below'} its usual {expected:g} beside its peers: "
             f"effect {six_digits(away):g}, z {z:g}",

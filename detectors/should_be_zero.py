@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detectors.base import FloatArray, Quiet, Sighting, Tick, View
+from detectors.onsets import tick_onset
 from detectors.zscore import cause_of
 from telemetry.findings import six_digits
 from telemetry.metrics import Metric
@@ -92,7 +93,8 @@ class ShouldBeZero(Quiet):
     def _say(self, tick: Tick, row: int, column: int, values: FloatArray, view: View) -> Sighting:
         metric, node = tick.metrics[row], tick.nodes[column]
         hits = np.flatnonzero(values >= metric.effect_min)
-        onset_s = tick.at_s - (values.size - 1 - int(hits[0])) * tick.interval_s
+        back = values.size - 1 - int(hits[0])
+        onset_s, resolution_s = tick_onset(tick, row, column, back)
         observed = six_digits(float(np.median(values[hits])))
         entity, job = tick.entity_name(row, column), view.place(node, tick.at_s).job
         self._open[metric.name, node] = Suffering(tick.source, entity, job)
@@ -103,6 +105,7 @@ class ShouldBeZero(Quiet):
             text=f"{metric.name} of {entity or node} is {observed:g} {metric.judged_unit} "
             f"where it should be 0, for {self._settings.hold_s:g} s",
             observed=observed, expected=0.0, unit=metric.judged_unit,
+            onset_resolution_s=resolution_s,
         )  # fmt: skip
 
     def _clear(self, metric: str, node: str, at_s: float) -> Sighting:

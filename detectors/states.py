@@ -131,8 +131,8 @@ class States(Quiet):
             place = view.place(key[1], tick.at_s)
             sighting = self._sighting(rule, key, held, place.job, key[1] in shared)
             if held.said is None:
-                held.said = sighting
-                said.append(sighting)
+                held.said = replace(sighting, onset_resolution_s=tick.interval_s)
+                said.append(held.said)
         return said if tick.partial else [*said, *self._fleets(rule, shared, tick, view)]
 
     def _ended(

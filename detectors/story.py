@@ -8,6 +8,7 @@ import msgspec
 
 from telemetry.findings import Cause, Evidence, Finding, Incident, Kind, Suspect, Verdict
 from telemetry.records import Severity
+from telemetry.settings import CorrelationSettings
 
 # Faults that a job has as a whole; all others belong to a node.
 JOB_KINDS: frozenset[Kind] = frozenset(
@@ -105,6 +106,20 @@ def told_of(finding: Finding) -> str:
     """The other node that a finding tells of, "" for what a node tells of itself."""
     other = finding.entity.removeprefix(PEER) if is_hearsay(finding) else ""
     return "" if other == finding.node else other
+
+
+def began_together(slow: Finding, other: Finding, rules: CorrelationSettings) -> bool:
+    """Whether a slowdown and what would explain it began at one time, as exactly as that is known.
+
+    What came later is no cause, nor is what the job ran well with. What happened several times is
+    compared from its first to its last time.
+    """
+    last_s = other.at if other.events > 1 and other.state != "clear" else other.onset
+    apart_s = max(other.onset - slow.onset, slow.onset - max(last_s, other.onset), 0.0)
+    if other.onset_resolution_s <= 0.0:
+        return apart_s <= rules.evidence_join_s
+    exact_s = rules.onset_slack_s + other.onset_resolution_s
+    return apart_s <= slow.onset_resolution_s + min(rules.evidence_join_s, exact_s)
 
 
 def is_machine_fault(finding: Finding) -> bool:

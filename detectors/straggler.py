@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -82,11 +83,22 @@ class Pace(msgspec.Struct):
         late = [one for one in self.recent if one.slow]
         if self.seen is None and len(late) >= settings.recent_slow_steps:
             observed_s = float(np.median([one.step_time_s for one in self.recent]))
-            self.seen = _sighting(job, late[0].began_s, observed_s, reference_s)
+            climb_s = self._climb_s(late[0], reference_s, settings)
+            self.seen = _sighting(job, late[0].began_s - climb_s, observed_s, reference_s, climb_s)
             return [self.seen]
         if self.seen is not None and self.normal >= settings.clear_steps:
             return self.forget()
         return []
+
+    def _climb_s(self, first: Timed, reference_s: float, settings: StragglerSettings) -> float:
+        """How long it took from the first step that was longer than usual to one beyond the bound.
+
+        What grows slowly did not begin with the first step that was too long.
+        """
+        bound_s = (1.0 + (settings.slow_ratio - 1.0) / 2.0) * reference_s
+        before = [one.step_time_s for one in self.recent[: self.recent.index(first)]]
+        climbing = takewhile(lambda took_s: took_s > bound_s, reversed([*self.baseline, *before]))
+        return sum(climbing)
 
     def restart(self) -> None:
         """The job runs again: its first steps are slow by nature, its old pace still holds."""
@@ -165,11 +177,14 @@ def _reference(baseline: list[float], settings: StragglerSettings) -> tuple[floa
     return middle, MAD_TO_SIGMA * float(np.median(np.abs(np.array(baseline) - middle)))
 
 
-def _sighting(job: str, onset_s: float, observed_s: float, expected_s: float) -> Sighting:
+def _sighting(
+    job: str, onset_s: float, observed_s: float, expected_s: float, climb_s: float
+) -> Sighting:  # fmt: skip
     change = 100.0 * (observed_s / expected_s - 1.0)
     return Sighting(
         active=True, detector=Straggler.name, node="", entity="", metric="step_time_s",
         onset_s=onset_s, kind="job_slow", cause="unknown", job=job, unit="s", score=1.0,
         observed=six_digits(observed_s), expected=six_digits(expected_s),
+        onset_resolution_s=six_digits(observed_s + climb_s),
         text=f"step time {observed_s:.3g} s against {expected_s:.3g} s ({change:+.0f} %)",
     )  # fmt: skip

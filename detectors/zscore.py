@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from detectors.base import FloatArray, Quiet, Sighting, Tick, View
 from detectors.kernels import NORMAL, beyond, needed_samples, run_of_abnormal
+from detectors.onsets import tick_onset
 from telemetry.findings import Cause, Kind, six_digits
 from telemetry.metrics import Metric
 from telemetry.settings import EngineSettings
@@ -123,7 +124,7 @@ class Zscore(Quiet):
         metric, node = tick.metrics[row], tick.nodes[column]
         known = ~np.isnan(tick.worst[-judged.ticks :, row, column])
         first = int(np.flatnonzero(known)[0])
-        onset_s = tick.at_s - (known.size - 1 - first) * tick.interval_s
+        onset_s, resolution_s = tick_onset(tick, row, column, known.size - 1 - first)
         observed = float(tick.worst[-1, row, column])
         expected = float(judged.mean[row, column])
         spread = float(judged.sd[row, column])
@@ -138,6 +139,7 @@ class Zscore(Quiet):
             observed=six_digits(observed), expected=six_digits(expected),
             unit=metric.judged_unit,
             score=six_digits(abs(observed - expected) / spread) if spread > 0.0 else 0.0,
+            onset_resolution_s=resolution_s,
         )  # fmt: skip
 
     def _clear(self, key: tuple[str, str, str], tick: Tick) -> Sighting:

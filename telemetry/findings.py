@@ -53,6 +53,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     entity    "gpu:<uuid>", "pci:0000:c3:00", "nic:mlx5_3/1", "rank:17" or ""; "peer:<node>" where
               `node` tells of another node: never more than evidence, and only with others
     onset     event time at which it began
+    onset_resolution_s   how far from `onset` it may really have begun, 0 where nobody said
     at        the log's `now` when this revision was said
     observed, expected, unit   the numbers behind it, null where it is about no number
     events    how many separate occurrences it stands for
@@ -79,6 +80,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""
     score: float = 0.0
     events: int = 1
+    onset_resolution_s: float = 0.0
 
 
 class Suspect(msgspec.Struct, frozen=True):
