@@ -6,7 +6,6 @@ import msgspec
 
 from streams.fold import ShardKind
 from streams.shard import Shard
-from telemetry.codec import encode
 from telemetry.records import Settings
 from telemetry.settings import Configuration, settings_digest
 
@@ -38,7 +37,12 @@ class Announcer:
         name = shards[partition] if partition < len(shards) else f"partition-{partition}"
         return name, "history" if name in self._configuration.history_shards else "live"
 
-    def record(self, shard: Shard, at_s: float) -> bytes | None:
+    def live_shards(self) -> int:
+        """How many shards are live."""
+        history = self._configuration.history_shards
+        return sum(name not in history for name in self._configuration.shards)
+
+    def record(self, shard: Shard, at_s: float) -> Settings | None:
         """The record to write into the shard's log now; None where nothing has to be said."""
         engine = msgspec.structs.replace(self._configuration.engine, shard=shard.name)
         if shard.kind != "live":
@@ -50,10 +54,8 @@ class Announcer:
         if shard.fold.ready and shard.fold.digest == digest:
             return None
         self._seq += 1
-        return encode(
-            Settings(
-                at=at_s, node="", source=self._source, started_at=self._started_at,
-                seq=self._seq - 1, sent_at=at_s, digest=digest,
-                engine_version=self._engine_version, settings=engine,
-            )
+        return Settings(
+            at=at_s, node="", source=self._source, started_at=self._started_at,
+            seq=self._seq - 1, sent_at=at_s, digest=digest,
+            engine_version=self._engine_version, settings=engine,
         )  # fmt: skip

@@ -18,13 +18,16 @@ from aiokafka.structs import ConsumerRecord
 from faust.exceptions import ProducerSendError
 from faust.types import TP
 
+from streams.cold import known_before
 from streams.live.announce import Announcer
 from streams.live.topics import TopicReader
 from streams.live.transport import commit
 from streams.shard import LogGap, Output, Shard
 from streams.verdicts import Decide
+from telemetry.codec import encode
+from telemetry.records import Record
 from telemetry.settings import Configuration
-from telemetry.topics import FINDINGS, INCIDENTS, STATE, TELEMETRY
+from telemetry.topics import FINDINGS, INCIDENTS, INVENTORY, STATE, TELEMETRY
 
 LOG = logging.getLogger("nodewarden.stream")
 ASK_S = 5.0
@@ -83,7 +86,8 @@ class StreamWorker:
         self.beat_s = self.looked_s = time.monotonic()  # the loop runs; the broker told the ends
         self._decide = decide
         self._instance = instance
-        self._announcer = Announcer(configuration, instance, engine_version, time.time())
+        self._started_s = time.time()
+        self._announcer = Announcer(configuration, instance, engine_version, self._started_s)
         self._probe = probe
         self._lock = asyncio.Lock()
         self._generation = -1
@@ -122,18 +126,8 @@ class StreamWorker:
         began_s = time.monotonic()
         name, kind = self._announcer.shard(partition)
         stored: dict[str, bytes] = {}
-
-        def keep(record: ConsumerRecord) -> None:
-            key = (record.key or b"").decode("utf-8", "replace")
-            if record.value is None:
-                stored.pop(key, None)
-            else:
-                stored[key] = record.value
-
-        kafka = self.configuration.kafka
-        brokers = ",".join(kafka.brokers)
-        async with TopicReader(brokers, self._instance, kafka.request_timeout_s) as reader:
-            await reader.read(STATE, partition, 0, keep)
+        async with self._reader() as reader:
+            await reader.read(STATE, partition, 0, lambda record: _keep(stored, record))
             begin, end = await reader.bounds(TELEMETRY, partition)
             shard = Shard.restored(name, kind, self._decide, partition, stored, begin, end)
             self._probe("recovery")
@@ -150,6 +144,10 @@ class StreamWorker:
         if shard.cold:
             LOG.warning("shard %s: cold start: what was before offset %d is lost", name, begin)
         return shard
+
+    def _reader(self) -> TopicReader:
+        kafka = self.configuration.kafka
+        return TopicReader(",".join(kafka.brokers), self._instance, kafka.request_timeout_s)
 
     # -- records
 
@@ -288,11 +286,30 @@ class StreamWorker:
                 continue  # what stands in the log may say so already
             record = self._announcer.record(shard, time.time())
             if record is not None:
-                key = shard.name.encode()
-                producer: Sender = self.app.producer
-                headers = [("kind", b"settings")]
-                sent = await producer.send(TELEMETRY, key, record, partition, None, headers)
-                await sent
+                await self._write(shard, record)
+            if shard.cold:
+                shard.cold = False
+                await self._tell_inventory(shard)
+
+    async def _tell_inventory(self, shard: Shard) -> None:
+        """After a cold start: who runs where, as the inventory topic has it, into the log."""
+        if shard.kind != "live" or self._announcer.live_shards() != 1:
+            LOG.info("shard %s: waits for the next full listing of jobs and nodes", shard.name)
+            return
+        stored: dict[str, bytes] = {}
+        async with self._reader() as reader:
+            await reader.read(INVENTORY, 0, 0, lambda record: _keep(stored, record))
+        for known in known_before(stored, time.time(), self._started_s):
+            await self._write(shard, known)
+
+    async def _write(self, shard: Shard, record: Record) -> None:
+        """One record of ours into the shard's log."""
+        producer: Sender = self.app.producer
+        headers = [("kind", str(record.__struct_config__.tag).encode())]
+        sent = await producer.send(
+            TELEMETRY, shard.name.encode(), encode(record), shard.partition, None, headers
+        )
+        await sent
 
     def adopt(self, configuration: Configuration) -> None:
         """A changed settings file: the engine's part is announced, the rest needs a restart."""
@@ -304,6 +321,15 @@ class StreamWorker:
         LOG.error("%s; the process ends, the next one starts at a snapshot", why)
         self.shards.clear()
         await self.app.crash(LogGap(why))
+
+
+def _keep(stored: dict[str, bytes], record: ConsumerRecord) -> None:
+    """One record of a compacted topic."""
+    key = (record.key or b"").decode("utf-8", "replace")
+    if record.value is None:
+        stored.pop(key, None)
+    else:
+        stored[key] = record.value
 
 
 async def _read_back(reader: TopicReader, shard: Shard, topic: str) -> None:
