@@ -18,12 +18,13 @@ from collectors.spool import Spool
 from telemetry.codec import decode, encode
 from telemetry.ports import Clock
 from telemetry.records import Beat, Frame, Record, Rejected, Steps
-from telemetry.topics import TELEMETRY
+from telemetry.topics import REJECTED, TELEMETRY
 
 SYNC_S = 0.5  # at most so much later a record on disk is safe
 PATIENCE_S = 10.0  # with records under way and none acknowledged, the broker is away
 STREAMS_MAX = 10_000
 _MAY_DROP = (Frame, Steps, Beat)
+_REJECTED = "rejected"  # goes to the topic of that name, outside all streams
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -89,12 +90,13 @@ class Outbox:
             record, seq=self._next_seq(record), sent_at=self._clock.time_s(), spooled=False
         )
         self._ticket += 1
-        kind = _kind(record)
-        message = self._message(encode(numbered), kind)
-        if self._spool.peek() is not None or not self._offer(message, kind, kept, None):
-            self._to_disk_under_way()
-            self._to_disk(message, kind, kept)
+        self._go(encode(numbered), _kind(record), kept)
         return self._ticket
+
+    def reject(self, rejected: Rejected) -> None:
+        """Let what a source could not use go to the topic of the rejected; it makes room like a
+        frame, and has no ticket."""
+        self._go(msgspec.json.encode(rejected), _REJECTED, False)
 
     def pump(self) -> None:
         """Take note of what was acknowledged and send what waits; at least every second."""
@@ -128,7 +130,15 @@ class Outbox:
         self._seqs[stream] = seq + 1
         return seq
 
+    def _go(self, value: bytes, kind: str, keep: bool) -> None:
+        message = self._message(value, kind)
+        if self._spool.peek() is not None or not self._offer(message, kind, keep, None):
+            self._to_disk_under_way()
+            self._to_disk(message, kind, keep)
+
     def _message(self, value: bytes, kind: str) -> Message:
+        if kind == _REJECTED:
+            return Message(REJECTED, value, None, 0)
         return Message(
             TELEMETRY, value, self._shard.name.encode(), self._shard.partition,
             (("kind", kind.encode()),),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
+
+from prometheus_client import CollectorRegistry
 
 from collectors.agent.agent import Agent, Sources
 from collectors.agent.counts import Counts
@@ -21,11 +24,18 @@ from collectors.agent.sink import Sink
 from collectors.agent.step_socket import StepSocket
 from collectors.agent.tail import TailPosition
 from collectors.agent.tools import Tools
-from collectors.agent.training_source import LogNames, TrainingSource
+from collectors.broker.link import KafkaLink
+from collectors.outbox import Outbox, Shard
+from collectors.outbox_metrics import OutboxMetrics
+from collectors.spool import Spool
 from telemetry.codec import name_fault
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import CollectSettings, Configuration
+from telemetry.topics import REJECTED, TELEMETRY, partition_of
+
+if TYPE_CHECKING:
+    from collectors.agent.training_source import TrainingSource
 
 EXPORTERS_MAX = 16
 NO_POSITION = TailPosition({})
@@ -73,6 +83,20 @@ def build_agent(
     return Agent(node, sources, sink, counts, Notes(say, clock), clock)
 
 
+def open_outbox(configuration: Configuration, clock: Clock, registry: CollectorRegistry) -> Outbox:
+    """The way to Kafka, by way of the disk where it is away. Raises SettingsError."""
+    settings, shard = configuration.collect, configuration.engine.shard
+    partition = partition_of(shard, configuration.shards)
+    if partition is None:
+        raise SettingsError(f"engine.shard: {shard!r} is none of shards {configuration.shards}")
+    state = usable_directory(Path(settings.state_dir))
+    return Outbox(
+        KafkaLink(configuration.kafka, clock, (TELEMETRY, REJECTED)),
+        Spool(state / "spool", settings.spool_max_bytes),
+        clock, Shard(shard, partition), OutboxMetrics(registry),
+    )  # fmt: skip
+
+
 def _rounds(
     settings: CollectSettings, node: str, boot: str, counts: Counts, clock: Clock,
     nic_interval_s: float,
@@ -103,6 +127,11 @@ def _training(
     templates = configuration.collect.training_logs
     if not templates:
         return None
+    from collectors.agent.training_source import (  # noqa: PLC0415 - see collectors.agent.agent
+        LogNames,
+        TrainingSource,
+    )
+
     names = [LogNames(template, node) for template in templates]
     saved = settling.file.load() if settling is not None else NO_POSITION
     zone = ZoneInfo(configuration.timezone)

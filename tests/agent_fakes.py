@@ -127,7 +127,13 @@ class MemorySink:
         self.rejected: list[Rejected] = []
         self.hold = False
         self.closed = False
-        self._settled = 0
+        self._safe = 0
+
+    @property
+    def safe(self) -> int:
+        if not self.hold:
+            self._safe = len(self.records)
+        return self._safe
 
     def put(self, record: Record) -> int:
         self.records.append(record)
@@ -136,13 +142,8 @@ class MemorySink:
     def reject(self, rejected: Rejected) -> None:
         self.rejected.append(rejected)
 
-    def poll(self) -> None:
+    def pump(self) -> None:
         pass
-
-    def settled(self) -> int:
-        if not self.hold:
-            self._settled = len(self.records)
-        return self._settled
 
     def close(self, timeout_s: float) -> None:
         self.closed = True

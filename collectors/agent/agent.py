@@ -7,6 +7,9 @@ import os
 import selectors
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from collectors.agent.counts import Counts
 from collectors.agent.kernel_source import KernelSource
@@ -17,10 +20,12 @@ from collectors.agent.sink import Sink
 from collectors.agent.step_socket import StepSocket
 from collectors.agent.steps import StepBatcher, StepRow
 from collectors.agent.tail import TailPosition
-from collectors.agent.training_source import TrainingSource
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.records import Event, Record, Rejected
+
+if TYPE_CHECKING:  # it brings numpy, which a node without training logs does not need
+    from collectors.agent.training_source import TrainingSource
 
 TURN_S = 1.0  # the loop turns at least so often
 LOGS_S = 1.0
@@ -57,6 +62,7 @@ class Agent:
         self._sources, self._sink, self._clock = sources, sink, clock
         self._counts, self._notes = counts, notes
         self._rejected_until_s, self._rejected_room = 0.0, REJECTED_A_MINUTE
+        self._started_at = clock.time_s()
         self._batcher = StepBatcher(node)
         self._ticket = 0
         self._stopping = False
@@ -133,7 +139,7 @@ class Agent:
                 timer.plan(self._clock)
         for steps in self._batcher.take(now_s):
             self._put(steps)
-        self._sink.poll()
+        self._sink.pump()
 
     def _watch(self, selector: selectors.BaseSelector) -> None:
         """The kernel's file comes and goes."""
@@ -220,7 +226,7 @@ class Agent:
             self._put(one)
 
     def _put(self, record: Record) -> None:
-        self._ticket = self._sink.put(record)
+        self._ticket = self._sink.put(structs.replace(record, started_at=self._started_at))
         self._counts.add("records", 1, type(record).__name__.lower())
 
     def _reject(self, rejected: Rejected) -> None:
@@ -235,7 +241,7 @@ class Agent:
         self._sink.reject(rejected)
 
     def _settle(self) -> None:
-        settled = self._sink.settled()
+        settled = self._sink.safe
         try:
             self._sources.kernel.settle(settled)
             if self._sources.logs_settling is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import IO, Protocol
 
 import msgspec
@@ -15,33 +16,34 @@ STREAMS_MAX = 64
 
 
 class Sink(Protocol):
-    """Takes records without a place in their stream and gives them one.
+    """Takes records without a place in their stream and gives them one: `collectors.outbox`.
 
-    `started_at`, `seq` and `sent_at` are the sink's. Used by one thread. `put` neither blocks nor fails: what cannot be kept is dropped, telemetry
-    before events, and counted by the sink.
+    `seq` and `sent_at` are the sink's to set. Used by one thread. `put` neither blocks nor fails:
+    what cannot be kept is dropped, telemetry before events, and counted.
     """
 
-    def put(self, record: Record) -> int:
-        """Take one record; its ticket: 1, 2, 3, ... in the order of the calls."""
-        ...
-
-    def reject(self, rejected: Rejected) -> None:
-        """Keep what could not be used, as far as there is room."""
-        ...
-
-    def poll(self) -> None:
-        """Move on; called at least once a second."""
-        ...
-
-    def settled(self) -> int:
-        """The highest ticket up to which all is acknowledged, on disk, or dropped and counted.
+    @property
+    def safe(self) -> int:
+        """Every record up to this ticket is acknowledged, on disk, or counted as dropped.
 
         Only then are positions saved: after a kill more is read again, nothing is left out.
         """
         ...
 
+    def put(self, record: Record) -> int:
+        """Take one record; its ticket, one more than the last."""
+        ...
+
+    def reject(self, rejected: Rejected) -> None:
+        """Take what could not be used."""
+        ...
+
+    def pump(self) -> None:
+        """Move on; called at least once a second."""
+        ...
+
     def close(self, timeout_s: float) -> None:
-        """Hand over what can be handed over in `timeout_s`, keep the rest on disk."""
+        """Hand over what can be handed over in `timeout_s`, keep the rest for the next start."""
         ...
 
 
@@ -50,19 +52,20 @@ class LineSink:
 
     def __init__(self, out: IO[str], clock: Clock) -> None:
         self._out, self._clock = out, clock
-        self._started_at = clock.time_s()
-        self._next: dict[tuple[str, str], int] = {}
+        self._next: Counter[tuple[str, str]] = Counter()
         self._put = 0
+
+    @property
+    def safe(self) -> int:
+        """Everything: what was printed is gone."""
+        return self._put
 
     def put(self, record: Record) -> int:
         """Print it."""
         stream = (record.node, record.source)
-        seq = self._next.get(stream, 0)
-        if stream in self._next or len(self._next) < STREAMS_MAX:
-            self._next[stream] = seq + 1
-        numbered = structs.replace(
-            record, started_at=self._started_at, seq=seq, sent_at=self._clock.time_s()
-        )
+        assert stream in self._next or len(self._next) < STREAMS_MAX
+        numbered = structs.replace(record, seq=self._next[stream], sent_at=self._clock.time_s())
+        self._next[stream] += 1
         self._out.write(encode(numbered).decode() + "\n")
         self._put += 1
         return self._put
@@ -71,13 +74,9 @@ class LineSink:
         """Print it too."""
         self._out.write(msgspec.json.encode(rejected).decode() + "\n")
 
-    def poll(self) -> None:
+    def pump(self) -> None:
         """Let a reader see what was printed."""
         self._out.flush()
-
-    def settled(self) -> int:
-        """Everything: what was printed is gone."""
-        return self._put
 
     def close(self, timeout_s: float) -> None:
         """Print what is buffered."""

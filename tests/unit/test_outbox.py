@@ -18,7 +18,7 @@ from collectors.spool import Spool
 from telemetry.codec import decode, encode
 from telemetry.records import Event, Frame, Record, Rejected
 from telemetry.testing import ManualClock, Published
-from telemetry.topics import TELEMETRY
+from telemetry.topics import REJECTED, TELEMETRY
 from tests.links import FakeLink
 
 STARTED_S = 1_700_000_000.0
@@ -342,3 +342,22 @@ def test_whatever_happens_all_records_arrive_and_the_first_of_each_in_order(
 
 def encode_unmarked(record: Record) -> bytes:
     return encode(record).replace(b',"spooled":true', b"")
+
+
+def test_what_a_source_could_not_use_goes_to_its_own_topic_also_by_way_of_the_disk(
+    node: Node,
+) -> None:
+    node.outbox.reject(Rejected(reason="no number", text="x"))
+    node.link.room = 0
+    node.outbox.reject(Rejected(reason="too long", text="y"))
+    before = node.frame(1.0)
+    node.link.room = 100
+    node.pass_s(2)
+
+    sent = node.link.log.records
+    assert [REJECTED, REJECTED, TELEMETRY] == [one.topic for one in sent]
+    assert [b"no number" in (sent[0].value or b""), b"too long" in (sent[1].value or b"")] == [
+        True, True,
+    ]  # fmt: skip
+    assert {(None, 0)} == {(one.key, one.partition) for one in sent[:2]}
+    assert before == node.outbox.safe
