@@ -133,9 +133,6 @@ class Fold:
             self.counters.reject(refusal)
         else:
             self._dispatch(record, arrived.arrival, findings, incidents)
-            if isinstance(record, Frame):
-                self.look_at_due()
-                self._close_due(findings, incidents)
         return Said(findings, incidents) if findings or incidents else NOTHING
 
     def _edge(self, record: Begin | End) -> None:
@@ -220,11 +217,13 @@ class Fold:
         return window is None or not window.has(record.seq)
 
     def _first_time(self, record: Header) -> bool:
-        window = self._window((record.node, record.source, record.started_at))
+        stream = (record.node, record.source, record.started_at)
+        window = self.streams.get(stream) or self._window(stream)
         lost = window.lost
         fresh = window.take(record.seq)
-        self.counters.lost += window.lost - lost
-        if fresh and isinstance(record, Event) and record.kmsg_seq is not None and record.boot_id:
+        if window.lost != lost:
+            self.counters.lost += window.lost - lost
+        if isinstance(record, Event) and fresh and record.kmsg_seq is not None and record.boot_id:
             # An agent that starts anew reads the kernel's ring once more, in a new stream.
             return self._window((record.node, f"kmsg {record.boot_id}", -1.0)).take(record.kmsg_seq)
         return fresh
@@ -240,12 +239,8 @@ class Fold:
     def _event_time(self, record: Header, arrival: float) -> float:
         """Event time on the log's clock: the node's time plus the error of its clock."""
         at = record.at
-        if record.node and record.sent_at is not None:
-            skew = self.skews.get(record.node)
-            if skew is None:
-                skew = Skew(self.settings.ticks)
-                if len(self.skews) < NODES_MAX:  # further clocks are taken at their word
-                    self.skews[record.node] = skew
+        if record.sent_at is not None and record.node:
+            skew = self.skews.get(record.node) or self._skew(record.node)
             if not record.spooled:
                 skew.observe(arrival, record.sent_at, record.boot_id)
             if skew.correction_s != 0.0:
@@ -254,8 +249,15 @@ class Fold:
         # A time that lies ahead of the log is no time at which anything was measured.
         if at <= self.now + AHEAD_S and not isinstance(record, _EDGES):
             self.counters.span(at)
-            self.last_at = at if self.last_at is None else max(self.last_at, at)
+            if self.last_at is None or at > self.last_at:
+                self.last_at = at
         return at
+
+    def _skew(self, node: str) -> Skew:
+        skew = Skew(self.settings.ticks)
+        if len(self.skews) < NODES_MAX:  # further clocks are taken at their word
+            self.skews[node] = skew
+        return skew
 
     def _heard(self, record: Header, arrival: float) -> None:
         self.counters.used += 1
@@ -277,17 +279,23 @@ class Fold:
         except BadFrame as error:
             self.counters.reject(str(error))
             return
-        self.spool.take(frame.spooled, frame.node, frame.source)
+        if source.stirred:
+            source.stirred = False
+            self.look_at_due()
+        if frame.spooled:
+            self.spool.take(frame.node, frame.source)
         if joins:
             self.be_patient(frame.node, source.interval_s)
         self.inventory.hear(frame.node, arrival)
         if in_time:
             self.counters.used += 1
-            return
-        self.counters.late += 1
-        self._count_junk(source)
-        if late is not None:
-            self._see(late, findings, incidents)
+        else:
+            self.counters.late += 1
+            self._count_junk(source)
+            if late is not None:
+                self._see(late, findings, incidents)
+        if self.due_s <= self.now:
+            self._close_due(findings, incidents)
 
     def _source(self, name: str) -> SourceTicks:
         source = self.sources.get(name)
@@ -314,11 +322,12 @@ class Fold:
         """`now` moves to `arrival`; where the history is `over`, its silence proves nothing."""
         gap_s = arrival - self.now
         self.now = arrival
-        if self.beats and gap_s > 3 * self.settings.ticks.beat_s and math.isfinite(gap_s):
+        if gap_s > 3 * self.settings.ticks.beat_s and self.beats and math.isfinite(gap_s):
             self.spool.gap(self.now, self.sources.values(), self.settings.ticks.keep_s)
             self.look_at_due()
-        self._close_due(findings, incidents)
-        if self.now >= self.next_beat:
+        if self.due_s <= arrival:
+            self._close_due(findings, incidents)
+        if arrival >= self.next_beat:
             beat_s = self.settings.ticks.beat_s
             self.next_beat = (math.floor(self.now / beat_s) + 1) * beat_s
             self._beat(over, findings, incidents)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -14,6 +16,8 @@ from telemetry.metrics import Metric
 LAYOUTS_MAX = 4_096
 Shape = tuple[tuple[str, tuple[int, ...]], ...]
 """For each device of a frame its name and the slots of its entities; hashable."""
+Columns = Mapping[str, Sequence[float | None]]
+"""The metrics of a frame."""
 
 
 class BadFrame(ValueError):
@@ -23,18 +27,38 @@ class BadFrame(ValueError):
 class Layout:
     """Columns of one shape of frame.
 
+    names    the frame's metrics in its own order, and the length of each
     take     positions in the frame's flat values that are kept, None for all of them
     columns  where they go in a node's row of metrics x entities
     """
 
-    __slots__ = ("columns", "length", "take")
+    __slots__ = ("_flat", "_pack", "_room", "columns", "lengths", "names", "take")
 
     def __init__(
-        self, take: NDArray[np.intp] | None, columns: NDArray[np.intp], length: int
+        self, metrics: Columns, take: NDArray[np.intp] | None, columns: NDArray[np.intp]
     ) -> None:
+        self.names = list(metrics)
+        self.lengths = list(map(len, metrics.values()))
         self.take = take
         self.columns = columns
-        self.length = length
+        length = sum(self.lengths)
+        self._room = bytearray(8 * length)
+        self._flat: FloatArray = np.ndarray(length, dtype=np.float64, buffer=self._room)
+        self._pack = struct.Struct(f"{length}d").pack_into
+
+    def fits(self, metrics: Columns) -> bool:
+        """Whether a frame of the same entities with these metrics is laid out so."""
+        return list(metrics) == self.names and list(map(len, metrics.values())) == self.lengths
+
+    def values(self, metrics: Columns) -> FloatArray:
+        """What `columns` are filled with, null as NaN. Room that the next call uses again."""
+        # Packing is the quickest way from floats to an array, and null stops it.
+        try:
+            self._pack(self._room, 0, *chain.from_iterable(metrics.values()))
+        except struct.error:
+            told = chain.from_iterable(metrics.values())
+            self._pack(self._room, 0, *[math.nan if value is None else value for value in told])
+        return self._flat if self.take is None else self._flat[self.take]
 
 
 class Layouts:
@@ -46,11 +70,11 @@ class Layouts:
         self._row = {metric.name: row for row, metric in enumerate(metrics)}
         self._known: dict[object, Layout] = {}
 
-    def known(self, metrics: Mapping[str, Sequence[float | None]], shape: Shape) -> Layout | None:
+    def known(self, metrics: Columns, shape: Shape) -> Layout | None:
         """The layout of such frames where one came before."""
         return self._known.get((tuple(metrics), tuple(map(len, metrics.values())), shape))
 
-    def of(self, metrics: Mapping[str, Sequence[float | None]], shape: Shape) -> Layout:
+    def of(self, metrics: Columns, shape: Shape) -> Layout:
         """The layout for a frame with these metrics and entities.
 
         Raises BadFrame where a column's length is not that of its device's entities.
@@ -63,11 +87,7 @@ class Layouts:
             layout = self._known[key] = self._make(metrics, dict(shape))
         return layout
 
-    def _make(
-        self,
-        metrics: Mapping[str, Sequence[float | None]],
-        slots: Mapping[str, Sequence[int]],
-    ) -> Layout:
+    def _make(self, metrics: Columns, slots: Mapping[str, Sequence[int]]) -> Layout:
         take: list[int] = []
         columns: list[int] = []
         start = 0
@@ -85,13 +105,7 @@ class Layouts:
             start += len(values)
         whole = len(take) == start
         return Layout(
+            metrics,
             take=None if whole else np.array(take, dtype=np.intp),
             columns=np.array(columns, dtype=np.intp),
-            length=start,
         )
-
-
-def flat_values(metrics: Mapping[str, Sequence[float | None]], layout: Layout) -> FloatArray:
-    """The frame's values in its own order, null as NaN; only those that the layout keeps."""
-    values = np.array(list(chain.from_iterable(metrics.values())), dtype=np.float64)
-    return values if layout.take is None else values[layout.take]

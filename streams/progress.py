@@ -34,7 +34,7 @@ class Progress:
         """Steps ended; a step counts once, whoever tells, and a repeated one never again."""
         if not steps.step:
             return
-        step = max(steps.step)
+        step = steps.step[0] if len(steps.step) == 1 else max(steps.step)
         known = self.jobs.get(steps.job)
         if known is None:
             took = _took(steps)

@@ -16,7 +16,8 @@ VALUE_MAX = 2.0**64  # no counter counts further; squares of what is below stay 
 class Rows:
     """Rows in the catalogue's order; `judged` are compared, `watched` are states and context.
 
-    The arrays describe `all` rows, but `bad_high`, `scale` and `performance` only the judged.
+    The arrays describe `all` rows, but `bad_high`, `scale` and `performance` only the judged, and
+    `wrap_at` only the `counters`, which are the places of these rows.
     """
 
     def __init__(self, source: str, names: Iterable[str]) -> None:
@@ -29,8 +30,9 @@ class Rows:
         self.watched: tuple[Metric, ...] = tuple(row for row in found if not row.judged)
         self.all = (*self.judged, *self.watched)
         self.names = {row.name for row in self.all}
-        self.counters = np.array([m.kind == "counter" for m in self.all], dtype=np.bool_)
-        self.wrap_at = np.array([2.0**m.width_bits for m in self.all])
+        counters = np.array([m.kind == "counter" for m in self.all], dtype=np.bool_)
+        self.counters = np.flatnonzero(counters)
+        self.wrap_at = np.array([2.0**m.width_bits for m in self.all])[counters]
         self.low = np.array([max(m.valid_min, -VALUE_MAX) for m in self.all])
         self.high = np.array([min(m.valid_max, VALUE_MAX) for m in self.all])
         self.bad_high = np.array([m.bad == "high" for m in self.judged], dtype=np.bool_)

@@ -30,7 +30,7 @@ class Skew:
         if boot_id != self.boot_id:
             self.boot_id = boot_id
             self._forget()
-        if self.buckets and abs(delay - self.least) > self.rules.skew_disagree_s:
+        if abs(delay - self.least) > self.rules.skew_disagree_s and self.buckets:
             self.disagreed += 1
             if self.disagreed >= self.rules.skew_disagree_count:
                 self._forget()

@@ -36,9 +36,9 @@ class SpoolWatch(msgspec.Struct):
         for source in sources:
             source.hold_until = now + 2 * source.interval_s
 
-    def take(self, spooled: bool, node: str, source: str) -> None:
-        """One frame came."""
-        if spooled and math.isfinite(self.until):
+    def take(self, node: str, source: str) -> None:
+        """A frame came out of a spool."""
+        if math.isfinite(self.until):
             self.spooled.add(f"{node}\x1f{source}")
             self.lately.add(f"{node}\x1f{source}")
 

@@ -24,7 +24,7 @@ from detectors.kernels import (
     group_moments,
     worst_entity,
 )
-from streams.layout import BadFrame, Layouts, flat_values
+from streams.layout import BadFrame, Columns, Layout, Layouts
 from streams.pairs import ClosedStats, OpenTick, Pair
 from streams.rows import Rows, moved_rows
 from streams.windows import Windows
@@ -38,6 +38,7 @@ whether the node works for a job."""
 OPEN_TICKS_MAX = 128
 MANY = 4  # of fewer expected pairs each one is waited for
 AHEAD_S = 60.0  # a frame further ahead of the log than this has no usable time
+_IN_TIME = (True, None)
 
 
 class SourceTicks:
@@ -78,6 +79,7 @@ class SourceTicks:
         self.focus = 0  # the lowest open tick
         self.remaining = 0  # expected pairs that have not reported in it
         self.few = 0  # so many of them are not waited for
+        self.stirred = False  # a frame may have moved `due_s()`; whoever asks sets it back
         self.layouts = Layouts(self.rows.all, self.width)
         self.hold_until = -math.inf  # a gap of the log: wait for spooled records
         self.junk = 0  # values outside their physical range
@@ -97,11 +99,10 @@ class SourceTicks:
         if frame.entities != pair.raw_entities:
             pair.name(frame.entities, self._rules.entities_max)
             self._widen(max(map(len, pair.entities.values()), default=0))
-        layout = self.layouts.known(frame.metrics, pair.shape)
-        if layout is None:
-            self.learn(frame.metrics)
-            layout = self.layouts.of(frame.metrics, pair.shape)
-        values = flat_values(frame.metrics, layout)
+        layout = pair.layout
+        if layout is None or not layout.fits(frame.metrics):
+            layout = pair.layout = self._laid_out(frame.metrics, pair)
+        values = layout.values(frame.metrics)
         if at > now + self._ahead_s:
             raise BadFrame(f"its time lies {at - now:.0f} s ahead of the log")
         if slot is None:  # only now: a frame that is rejected makes nobody join
@@ -114,19 +115,33 @@ class SourceTicks:
             return False, self._late(slot, index, at, layout.columns, values)
         tick = self.open.get(index)
         if tick is None:
-            tick = self.open[index] = self._fresh()
-            if index == min(self.open):
-                self._expect()
-        elif tick.seen[slot]:
+            tick = self._open(index)
+        if tick.seen[slot]:
             tick.raw[slot] = np.nan  # two in one tick: the last wins
-        if not tick.seen[slot]:
+        else:
             tick.seen[slot] = True
             if index == self.focus and self.expected[slot]:
                 self.remaining -= 1
-        tick.raw[slot][layout.columns] = values
+                self.stirred = self.stirred or self.remaining <= self.few
+        tick.raw[slot][layout.columns] = values  # twice as fast as [slot, columns]
         tick.at[slot] = at
         pair.heard = max(pair.heard, index)
-        return True, None
+        return _IN_TIME
+
+    def _laid_out(self, metrics: Columns, pair: Pair) -> Layout:
+        """The layout of a frame that is not like the one before it."""
+        layout = self.layouts.known(metrics, pair.shape)
+        if layout is None:
+            self.learn(metrics)
+            layout = self.layouts.of(metrics, pair.shape)
+        return layout
+
+    def _open(self, index: int) -> OpenTick:
+        tick = self.open[index] = self._pool.pop() if self._pool else self._empty()
+        if index == min(self.open):
+            self._expect()
+        self.stirred = True
+        return tick
 
     def due_s(self) -> float:
         """When `now` next has to close something; infinity where nothing is open.
@@ -236,27 +251,35 @@ class SourceTicks:
     ) -> tuple[FloatArray, IntArray, FloatArray]:
         """Raw rows of some nodes to their worst entities; remembers them for the next rates."""
         rows = self.rows
+        raw = self._without_junk(raw)
+        # Of all of them in order a view will do, which spares copies.
+        here = slice(0, len(slots)) if len(slots) == len(self.names) else slots
         shape = (len(slots), len(rows.all), self.width)
         values = raw.reshape(shape)
-        junk = (values < rows.low[None, :, None]) | (values > rows.high[None, :, None])
-        if junk.any():
-            self.junk += int(junk.sum())
-            values = np.where(junk, np.nan, values)
-        elapsed = at - self.before_at[slots]
-        rates = counter_rates(
-            values[:, rows.counters],
-            self.before[slots].reshape(shape)[:, rows.counters],
-            elapsed,
-            rows.wrap_at[rows.counters],
-        )
+        elapsed = at - self.before_at[here]
+        before = self.before[here].reshape(shape)
         rated = values.copy()
-        rated[:, rows.counters] = rates
-        newer = np.flatnonzero(~(elapsed <= 0.0))  # NaN: the first one
-        self.before[slots[newer]] = values.reshape(len(slots), -1)[newer]
-        self.before_at[slots[newer]] = at[newer]
+        rated[:, rows.counters] = counter_rates(
+            values[:, rows.counters], before[:, rows.counters], elapsed, rows.wrap_at
+        )
+        newer = ~(elapsed <= 0.0)  # NaN: the first one
+        if newer.all():
+            self.before[here], self.before_at[here] = raw, at
+        else:
+            self.before[slots[newer]], self.before_at[slots[newer]] = raw[newer], at[newer]
         judged = len(rows.judged)
         worst, entity = worst_entity(rated[:, :judged], rows.bad_high)
         return worst, entity, rated[:, judged:].transpose(1, 0, 2)
+
+    def _without_junk(self, raw: FloatArray) -> FloatArray:
+        """Raw rows in which what lies outside its physical range is NaN, and counted."""
+        low, high = np.repeat(self.rows.low, self.width), np.repeat(self.rows.high, self.width)
+        least, most = np.fmin.reduce(raw, axis=0), np.fmax.reduce(raw, axis=0)
+        if not ((least < low) | (most > high)).any():
+            return raw
+        junk = (raw < low) | (raw > high)
+        self.junk += int(junk.sum())
+        return np.where(junk, np.nan, raw)
 
     def _flags(
         self, worst: FloatArray, mean: FloatArray, sd: FloatArray, employed: NDArray[np.bool_]
@@ -299,8 +322,8 @@ class SourceTicks:
         least = 1 if expected >= MANY else 0
         self.few = max(least, int(self._rules.few_share * expected))
 
-    def _fresh(self) -> OpenTick:
-        return self._pool.pop() if self._pool else OpenTick(len(self.before_at), self._row_width())
+    def _empty(self) -> OpenTick:
+        return OpenTick(len(self.before_at), self._row_width())
 
     def _row_width(self) -> int:
         return len(self.rows.all) * self.width
@@ -361,11 +384,16 @@ class SourceTicks:
     def set_width(self, width: int) -> None:
         """Columns for `width` entities a metric."""
         old, self.width = self.width, width
-        self.layouts = Layouts(self.rows.all, self.width)
-        self._pool.clear()
+        self._lay_out_anew()
         self.before = _wider(self.before, len(self.rows.all), old, self.width)
         for tick in self.open.values():
             tick.raw = _wider(tick.raw, len(self.rows.all), old, self.width)
+
+    def _lay_out_anew(self) -> None:
+        self.layouts = Layouts(self.rows.all, self.width)
+        for pair in self.pairs:
+            pair.layout = None
+        self._pool.clear()
 
     def learn(self, names: Iterable[str]) -> None:
         """Rows for metrics that no frame carried before: only what a site has costs memory."""
@@ -373,8 +401,7 @@ class SourceTicks:
         if rows is self.rows:
             return
         old, self.rows = self.rows, rows
-        self.layouts = Layouts(rows.all, self.width)
-        self._pool.clear()
+        self._lay_out_anew()
         source = rows.places_in(old)
         self.before = moved_rows(self.before, source, self.width)
         for tick in self.open.values():
