@@ -49,14 +49,20 @@ def worst_entity(values: FloatArray, bad_high: NDArray[np.bool_]) -> tuple[Float
     returns   worst, shape (metrics, nodes), NaN where all are missing; and its entity's index,
               -1 there
     """
-    sign = np.where(bad_high, 1.0, -1.0)[None, :, None]
-    filled = values * sign
-    np.copyto(filled, -np.inf, where=np.isnan(filled))
-    index = filled.argmax(axis=2)
-    best = np.take_along_axis(filled, index[:, :, None], axis=2)[:, :, 0]
-    missing = np.isneginf(best)
-    worst = np.where(missing, np.nan, best * sign[:, :, 0])
-    return np.ascontiguousarray(worst.T), np.ascontiguousarray(np.where(missing, -1, index).T)
+    sign = np.where(bad_high, 1.0, -1.0)[:, None]
+    # By entity, so that each pass runs over the nodes, which lie side by side.
+    bad = np.array(values.transpose(2, 1, 0), order="C")
+    bad *= sign
+    top = np.fmax.reduce(bad, axis=0, initial=-np.inf)
+    before: IntArray = np.zeros(top.shape, dtype=np.int64)  # entities before the first worst one
+    searched = np.ones(top.shape, dtype=np.bool_)
+    for one in bad:
+        searched &= one != top
+        before += searched
+    missing = np.isneginf(top)
+    # A zero is given without its sign, of which fmax makes no promise.
+    worst = np.where(missing, np.nan, top * sign + 0.0)
+    return worst, np.where(missing, -1, before)
 
 
 def group_moments(
@@ -120,11 +126,13 @@ def run_of_abnormal(flags: FlagArray, ticks: int, coverage: float) -> NDArray[np
              needed in at least `coverage` of the ticks, and in the last one
     """
     last = flags[-ticks:]
-    broken = (last == NORMAL).any(axis=0)
-    samples = np.count_nonzero(last, axis=0)
-    return np.asarray(
-        ~broken & (samples >= needed_samples(ticks, coverage)) & (last[-1] == ABNORMAL)
-    )
+    abnormal = np.asarray(last[-1] == ABNORMAL)
+    cells = np.nonzero(abnormal)  # the few that may be it
+    run = last[:, cells[0], cells[1]]
+    broken = (run == NORMAL).any(axis=0)
+    samples = np.count_nonzero(run, axis=0)
+    abnormal[cells] = ~broken & (samples >= needed_samples(ticks, coverage))
+    return abnormal
 
 
 def needed_samples(ticks: int, coverage: float) -> int:

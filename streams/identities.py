@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from telemetry.records import Hardware
@@ -28,7 +29,8 @@ class Identities:
                 _forget(self._aliases, alias, node)
             _forget(self._serials, before.serial, node)
         self._records[node] = record
-        self._devices[node] = _devices(record)
+        if before is None or (before.gpus, before.ports) != (record.gpus, record.ports):
+            self._devices[node] = _devices(record)
         for alias in record.aliases[:ALIASES_MAX]:
             self._aliases.setdefault(alias, {})[node] = None
         self._serials.setdefault(record.serial, {})[node] = None
@@ -79,13 +81,9 @@ def _devices(record: Hardware) -> dict[str, str]:
         kept = f"guid:{port.guid}" if port.guid else f"port:{port.pci}/{number}"
         if port.guid or port.pci:
             named[f"nic:{port.name}"] = kept
-    twice = {device for device in named.values() if _is_shared(device, named)}
-    return {entity: device for entity, device in named.items() if device not in twice}
-
-
-def _is_shared(device: str, named: Mapping[str, str]) -> bool:
-    """Whether two ports claim one identity: then it identifies neither."""
-    return sum(1 for e, d in named.items() if d == device and e.startswith("nic:")) > 1
+    # What two ports claim identifies neither.
+    claims = Counter(device for entity, device in named.items() if entity.startswith("nic:"))
+    return {entity: device for entity, device in named.items() if claims[device] < 2}
 
 
 def _is_serial(serial: str) -> bool:

@@ -16,6 +16,7 @@ NOWHERE = Place(job="", stage=None, leaf="", rack="", pod="")
 OUT_OF_SERVICE = ("drain", "down", "fail", "gone", "maint", "reboot", "power")
 LISTING_RECORDS_MAX = 10_000
 PLACES_MAX = 100_000
+JOB_NODES_MAX = 64
 NODES_MAX = 50_000  # names that spoke without being listed are strangers beyond it
 
 
@@ -54,6 +55,8 @@ class Inventory:
         self._identities = Identities()
         self._changes: list[float] = []
         self._places: dict[tuple[str, int], Place] = {}  # by node and changes that lie behind
+        self._job_nodes: dict[tuple[str, int], list[str]] = {}  # as the places
+        self._out_of_service: set[str] = set()
         self.version = 0
         self.patience: dict[str, float] = {}
 
@@ -113,6 +116,8 @@ class Inventory:
         self._places = {}
         self._ranks = {}
         self._leaves = {}
+        self._job_nodes = {}
+        self._out_of_service = {name for name, info in self._nodes.items() if _is_out(info)}
         for name, info in sorted(self._nodes.items()):
             if info.leaf:
                 self._leaves.setdefault(info.leaf, []).append(name)
@@ -160,8 +165,15 @@ class Inventory:
         known = self._jobs.get(job)
         if known is None:
             return ()
-        names = {held.name for held in known.nodes}
-        return sorted(name for name in names if self.place(name, at_s).job == job)
+        key = (job, bisect_right(self._changes, at_s))
+        nodes = self._job_nodes.get(key)
+        if nodes is None:
+            if len(self._job_nodes) >= JOB_NODES_MAX:
+                self._job_nodes.clear()
+            names = {held.name for held in known.nodes}
+            nodes = sorted(name for name in names if self.place(name, at_s).job == job)
+            self._job_nodes[key] = nodes
+        return nodes
 
     def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None, int]]:
         """The jobs that hold nodes at `at_s`: (id, start where known, attempt), by id."""
@@ -217,8 +229,7 @@ class Inventory:
         info = self._nodes.get(node)
         if info is None:
             return not self._nodes or node in self._by_node
-        state = info.state.lower()
-        return not any(word in state for word in OUT_OF_SERVICE)
+        return node not in self._out_of_service
 
     def reporting(self) -> Sequence[str]:
         """The nodes that ever spoke and are expected to work, sorted by name."""
@@ -295,3 +306,8 @@ def _extend(jobs: list[Job], more: list[Job]) -> None:
         else:
             nodes = [*jobs[place].nodes, *job.nodes]
             jobs[place] = msgspec.structs.replace(jobs[place], nodes=nodes)
+
+
+def _is_out(info: NodeInfo) -> bool:
+    state = info.state.lower()
+    return any(word in state for word in OUT_OF_SERVICE)

@@ -22,11 +22,16 @@ class Windows:
     def __init__(self, ticks: int, metrics: int, nodes: int) -> None:
         self.ticks = ticks
         self._rows = ticks + max(8, ticks // 4)
-        self.worst: FloatArray = np.full((self._rows, metrics, nodes), np.nan)
-        self.flags: FlagArray = np.zeros((self._rows, metrics, nodes), dtype=np.int8)
-        self.group: NDArray[np.int32] = np.full((self._rows, nodes), -1, dtype=np.int32)
         self.position = ticks - 1  # row of the newest tick
         self.newest: int | None = None  # its index
+        self._make(metrics, nodes)
+
+    def _make(self, metrics: int, nodes: int) -> None:
+        """Arrays that the first tick fills with "missing"; until then nobody may read them."""
+        shape = (self._rows, metrics, nodes)
+        self.worst: FloatArray = np.empty(shape)
+        self.flags: FlagArray = np.empty(shape, dtype=np.int8)
+        self.group: NDArray[np.int32] = np.empty((self._rows, nodes), dtype=np.int32)
 
     def advance(self, index: int) -> None:
         """Make `index` the newest tick, its row and those of skipped ticks missing."""
@@ -60,6 +65,9 @@ class Windows:
 
     def reorder(self, order: NDArray[np.intp], nodes: int) -> None:
         """New columns: column i becomes the old `order[i]`, -1 for a fresh one; `nodes` in all."""
+        if self.newest is None:
+            self._make(self.worst.shape[1], nodes)
+            return
         self.worst = _columns(self.worst, order, nodes, np.nan)
         self.flags = _columns(self.flags, order, nodes, 0)
         self.group = _columns(self.group, order, nodes, -1)
@@ -67,6 +75,9 @@ class Windows:
     def restack(self, source: NDArray[np.intp]) -> None:
         """New metric rows: row i becomes the old `source[i]`, -1 for one without history."""
         order = np.asarray(source)
+        if self.newest is None:
+            self._make(order.size, self.worst.shape[2])
+            return
         self.worst = _columns(self.worst.swapaxes(1, 2), order, order.size, np.nan).swapaxes(1, 2)
         self.flags = _columns(self.flags.swapaxes(1, 2), order, order.size, 0).swapaxes(1, 2)
         self.worst, self.flags = np.ascontiguousarray(self.worst), np.ascontiguousarray(self.flags)
