@@ -53,9 +53,11 @@ class Attempts(Quiet):
             return ()
         job = self._jobs.pop(steps.job, None) or JobAttempts(steps.at, first_s=steps.at)
         self._jobs[steps.job] = job
-        said = self._make_room()
+        said = self._make_room() if len(self._jobs) > self._settings.jobs_max else []
         reporter = steps.ranks[0] if steps.ranks else -1
-        lowest, highest = min(steps.step), max(steps.step)
+        lowest = highest = steps.step[0]
+        if len(steps.step) > 1:
+            lowest, highest = min(steps.step), max(steps.step)
         if (
             lowest < job.last.get(reporter, lowest)
             and steps.at - job.at_s >= self._settings.apart_s
@@ -87,8 +89,6 @@ class Attempts(Quiet):
         return [job.said]
 
     def _make_room(self) -> list[Sighting]:
-        if len(self._jobs) <= self._settings.jobs_max:
-            return []
         oldest = self._jobs.pop(next(iter(self._jobs)))
         return [] if oldest.said is None else [replace(oldest.said, active=False)]
 

@@ -49,6 +49,9 @@ class Curve(msgspec.Struct):
     calm: int = 0
 
 
+NO_COLUMNS: tuple[list[float | None], ...] = ([], [], [], [])
+
+
 class JobCurves(msgspec.Struct):
     """One job: its newest step, how many it ended here, tokens and times of usual steps."""
 
@@ -73,6 +76,8 @@ class Curves(Quiet):
         if steps.step_kind not in ("train", "unknown") or not steps.step:
             return ()
         columns = (steps.loss, steps.grad_norm, steps.mfu_ratio, steps.throughput)
+        if columns == NO_COLUMNS:
+            return ()  # of its ranks
         if all(value is None for column in columns for value in column):
             return ()  # a skipped step is told of before its own line
         step = max(steps.step)

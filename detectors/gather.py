@@ -59,18 +59,27 @@ class Gatherer(msgspec.Struct):
 
     def restarted(self, records: Sequence[Steps]) -> bool:
         """Whether a reporter went back: the job runs again from a checkpoint."""
-        return any(self.last.get(_reporter(one), one.step[0]) > one.step[0] for one in records)
+        told = [self.last.get(_reporter(one), one.step[0]) > one.step[0] for one in records]
+        return True in told
 
     def add(self, records: Sequence[Steps]) -> list[WholeStep]:
         """The steps that records of one step each complete, in order; judged ones are past."""
+        pending, another = self.pending, False
         for one in records:
             reporter, step = _reporter(one), one.step[0]
             if step <= self.last.get(reporter, step - 1):
                 continue
             self.last[reporter] = step
             if self.judged is None or step > self.judged:
-                self.pending.setdefault(step, []).append(one)
-        return self._whole()
+                known = pending.get(step)
+                if known is None:
+                    pending[step], another = [one], True
+                else:
+                    known.append(one)
+        # Most records make nothing whole: there the oldest step still lacks somebody.
+        if another or (pending and len(pending[min(pending)]) >= len(self.last)):
+            return self._whole()
+        return []
 
     def _whole(self) -> list[WholeStep]:
         done: list[WholeStep] = []
@@ -113,8 +122,11 @@ def _reporter(steps: Steps) -> int:
 def _closed(step: int, records: list[Steps]) -> WholeStep:
     ranks = [one.ranks or [WHOLE_JOB] for one in records]
     sizes = list(map(len, ranks))
-    all_ranks = np.array(list(chain.from_iterable(ranks)), dtype=np.int64)
-    once = _first_places(all_ranks)  # a rank that two records speak for: the first did
+    listed = list(chain.from_iterable(ranks))
+    all_ranks = np.array(listed, dtype=np.int64)
+    once: slice | IntArray = slice(None)
+    if len(set(listed)) < len(listed):  # a rank that two records speak for: the first did
+        once = np.sort(np.unique(all_ranks, return_index=True)[1])
     times_s = _spread([one.step_time_s for one in records], sizes)[once]
     told_s = times_s[~np.isnan(times_s)]
     step_time_s = float(np.median(told_s)) if told_s.size else None
@@ -135,14 +147,12 @@ def _tokens(records: list[Steps]) -> float | None:
     return sum(known) if len(known) == len(told) else None
 
 
-def _first_places(ranks: IntArray) -> IntArray:
-    """Where each rank stands for the first time."""
-    if len(set(ranks.tolist())) == ranks.size:
-        return np.arange(ranks.size)
-    return np.sort(np.unique(ranks, return_index=True)[1])
-
-
 def _spread(columns: list[list[float | None]], sizes: list[int]) -> FloatArray:
     """The columns one after the other, each of its size, NaN missing."""
+    told = list(map(len, columns))
+    if told == sizes:
+        return np.array(list(chain.from_iterable(columns)), dtype=np.float64)
+    if told == [1] * len(told):
+        return np.repeat(np.array([column[0] for column in columns], dtype=np.float64), sizes)
     full = map(full_column, columns, sizes)
     return np.array(list(chain.from_iterable(full)), dtype=np.float64)

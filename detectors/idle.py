@@ -42,10 +42,13 @@ class Idle(Quiet):
 
     def on_steps(self, steps: Steps, view: View, now_s: float) -> Sequence[Sighting]:
         """A step is work, whatever the GPUs show."""
-        job = self._job(steps.job)
+        job = self._jobs.get(steps.job) or self._job(steps.job)
         if job is None:
             return ()
-        job.step_s = steps.at if job.step_s is None else max(job.step_s, steps.at)
+        if job.step_s is None or steps.at > job.step_s:
+            job.step_s = steps.at
+        if job.idle_s is None and job.said is None:
+            return ()
         return self._busy(job)
 
     def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:

@@ -89,10 +89,10 @@ class SlowRanks(msgspec.Struct):
             return True
         if self.nodes == 0 or whole.step % SIZE_STEPS == 0:
             self.nodes = len(view.job_nodes(job, whole.at_s))
-        named = set(whole.nodes)
-        if "" in named:
+        named, enough = set(whole.nodes), settings.report_share * self.nodes
+        if "" in named and len(named) - 1 < enough:
             named.update(view.rank_node(job, rank) for rank in whole.ranks.tolist())
-        return len(named - {""}) < settings.report_share * self.nodes
+        return len(named - {""}) < enough
 
     def _fold(
         self,
@@ -144,10 +144,11 @@ def _stages(whole: WholeStep, job: str, view: View) -> list[IntArray]:
         return []
     stage_of = np.array([_stage(node, whole.at_s, view) for node in whole.nodes], dtype=np.int64)
     stages = stage_of[whole.report]
-    nameless = np.array([node == "" for node in whole.nodes])[whole.report]
-    for place in told[nameless[told]].tolist():
-        node = view.rank_node(job, int(whole.ranks[place]))
-        stages[place] = _stage(node, whole.at_s, view)
+    if "" in whole.nodes:
+        nameless = np.array([node == "" for node in whole.nodes])[whole.report]
+        for place in told[nameless[told]].tolist():
+            node = view.rank_node(job, int(whole.ranks[place]))
+            stages[place] = _stage(node, whole.at_s, view)
     groups = [told[stages[told] == stage] for stage in np.unique(stages[told]).tolist()]
     return [group for group in groups if group.size >= RANKS_MIN]
 
