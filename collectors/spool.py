@@ -32,7 +32,8 @@ class Spool:
 
     def __init__(self, directory: Path, bytes_max: int) -> None:
         """Open or make it. Raises SettingsError where that cannot be, or another process has it."""
-        assert bytes_max >= BYTES_MIN, bytes_max
+        if bytes_max < BYTES_MIN:
+            raise SettingsError(f"a spool of {bytes_max} bytes is none; at least {BYTES_MIN}")
         self._directory = directory
         self._bytes_max = bytes_max
         self.dropped: Counter[str] = Counter()

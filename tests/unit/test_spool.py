@@ -221,6 +221,11 @@ def test_one_spool_serves_one_process(tmp_path: Path) -> None:
     Spool(tmp_path, BOUND).close()
 
 
+def test_a_bound_that_holds_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="a spool of 1 bytes is none; at least 16384"):
+        Spool(tmp_path, 1)
+
+
 def test_a_spool_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match=r"Not a directory|File exists"):
