@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from collectors.broker.publisher import KafkaPublisher
 from nodewarden.cli import run
@@ -135,6 +136,46 @@ def test_kill_9_of_archiver_and_broker_at_any_moment(own_kafka: Broker, tmp_path
         process.terminate()
         assert process.wait(5.0) == 0
     assert_equals_the_log(tmp_path, own_kafka, PLACES)
+
+
+def test_what_the_broker_deleted_before_it_was_read_is_a_gap_and_said(
+    clean_topics: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """While the archiver is away, and before its eyes."""
+    publish(clean_topics, 100)
+    with archiver(clean_topics, str(tmp_path)) as process:
+        wait_for(tmp_path, 300)
+        process.terminate()
+        assert process.wait(5.0) == 0
+    publish(clean_topics, 100)
+    delete_before(clean_topics, TELEMETRY, 150)
+    with archiver(clean_topics, str(tmp_path)) as process:
+        wait_for(tmp_path, 550)
+        process.send_signal(signal.SIGSTOP)
+        publish(clean_topics, 100)
+        delete_before(clean_topics, TELEMETRY, 260)
+        process.send_signal(signal.SIGCONT)
+        wait_for(tmp_path, 790)
+        process.terminate()
+        assert process.wait(5.0) == 0
+    found = [line.offset for line in read_archive(tmp_path) if not isinstance(line, Torn)]
+    assert found[:101] == [*range(100), 150]
+    assert found[-1] == 299
+    assert len(found) == len(set(found))
+    said = capfd.readouterr().err
+    assert "gap topic=nodewarden.telemetry partition=0 first=100 until=150" in said
+    missing = sorted(set(range(300)) - set(found))
+    later = missing[50:]  # a fetch that was under way may have saved the first ones
+    assert missing[:50] == list(range(100, 150))
+    assert later == list(range(260 - len(later), 260))
+    assert said.count("these records are in no file") == 2
+
+
+def delete_before(broker: Broker, topic: str, offset: int) -> None:
+    """What retention does, now."""
+    client = KafkaAdminClient(bootstrap_servers=broker.address)
+    client.delete_records({TopicPartition(topic, 0): offset})
+    client.close()
 
 
 def test_without_a_broker_it_still_ends_within_5_s_of_sigterm(
