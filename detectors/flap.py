@@ -17,6 +17,7 @@ import numpy as np
 
 from detectors.base import Quiet, Sighting, Tick, View
 from detectors.boots import Boots
+from detectors.plugs import Plugs
 from telemetry.records import SWITCH, Control, Event, Severity
 from telemetry.settings import EngineSettings
 
@@ -61,18 +62,45 @@ class Flap(Quiet):
         self._settings = settings.flap
         self._ports: dict[tuple[str, str], PortRun] = {}
         self._boots = Boots()
+        self._plugs = Plugs(settings.flap.ports_max)
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """A link-down line of a kernel; a new boot ends what was."""
         said = self.forget(event.node) if self._boots.of_event(event) else []
         if event.type != "nic" or event.class_ != "link_down":
             return said
-        drop = Drop(event.at, event.at)
         if event.source == SWITCH:
-            if event.node and _is_away(event.node, view, now_s):
-                return said  # the link of a node that is off, or boots, is not up
-            drop = Drop(event.at, event.at, near=False, far=True)
+            return [*said, *self._told_by_switch(event, view, now_s)]
+        if self._plugs.is_shared(event.node, event.entity, event.at):
+            return said
+        drop = Drop(event.at, event.at)
         return [*said, *self._fell(event.node, event.entity, drop, view)]
+
+    def _told_by_switch(self, event: Event, view: View, now_s: float) -> list[Sighting]:
+        """The other end of a link; many of one switch at once are the switch."""
+        switch = str(event.details.get("switch", ""))
+        if event.node and _is_away(event.node, view, now_s):
+            return []  # the link of a node that is off, or boots, is not up
+        if event.node and self._plugs.fell(switch, event.node, event.entity, event.at):
+            return self._switch_fell(switch, event.at)
+        drop = Drop(event.at, event.at, near=False, far=True)
+        return self._fell(event.node, event.entity, drop, view)
+
+    def _switch_fell(self, switch: str, at_s: float) -> list[Sighting]:
+        key = ("", f"switch:{switch}")
+        port = self._ports.pop(key, None) or PortRun()
+        self._ports[key] = port
+        port.bad_s = max(port.bad_s, at_s)
+        if port.said is not None:
+            return []
+        nodes = self._plugs.nodes(switch)
+        port.said = Sighting(
+            active=True, detector=self.name, node="", entity=key[1], metric=DOWNED,
+            onset_s=at_s, role="fault", kind="fabric", cause="network", severity="critical",
+            text=f"the links of {nodes} nodes to switch {switch} went down together",
+            observed=float(nodes), expected=0.0, unit="nodes", score=1.0,
+        )  # fmt: skip
+        return [*self._make_room(), port.said]
 
     def on_tick(self, tick: Tick, view: View, now_s: float) -> Sequence[Sighting]:
         """Each tick in which a port's link-down counter rose is a drop."""
@@ -88,6 +116,8 @@ class Flap(Quiet):
             # The counter is read after the drop, up to an interval later: maybe in the next tick.
             begin_s, end_s = tick.at_s - tick.interval_s, tick.at_s + tick.interval_s
             drop = Drop(begin_s, end_s, tick.at_s)
+            if self._plugs.is_shared(tick.nodes[column], port, tick.at_s):
+                continue
             said += self._fell(tick.nodes[column], port, drop, view)
         return said
 
@@ -189,7 +219,7 @@ class Flap(Quiet):
     def snapshot(self) -> Any:
         """Ports and boots."""
         ports = [[*key, msgspec.to_builtins(port)] for key, port in self._ports.items()]
-        return {"ports": ports, "boots": self._boots.snapshot()}
+        return {"ports": ports, "boots": self._boots.snapshot(), "plugs": self._plugs.snapshot()}
 
     def restore(self, state: Any) -> None:
         """Resume from `snapshot()`."""
@@ -197,6 +227,7 @@ class Flap(Quiet):
             (node, entity): msgspec.convert(port, PortRun) for node, entity, port in state["ports"]
         }
         self._boots.restore(state["boots"])
+        self._plugs.restore(state["plugs"])
 
 
 def _is_away(node: str, view: View, now_s: float) -> bool:

@@ -85,6 +85,53 @@ def test_a_port_that_nobody_maps_isolates_nobody(
     assert "switch leaf1: 1 ports that it speaks of lead to no node" in capsys.readouterr().out
 
 
+def test_a_switch_that_boots_drops_all_its_ports_and_isolates_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugs = {node: f"Ethernet1/{at}" for at, node in enumerate(NODES, 1)}
+    lines = sorted(line for port in plugs.values() for line in flaps(port))
+    ports = {node: {"ports": {f"leaf1:{port}": "mlx5_0"}} for node, port in plugs.items()}
+    capture(tmp_path / "c", {"leaf1": lines}, ports)
+    found = replayed(tmp_path / "c", capsys)["incidents"]
+
+    assert {("fabric", "page"), ("nic_flap", "none")} == {
+        (one["kind"], one["verdict"]["action"]) for one in found
+    }
+    assert [] == [verdict for one in found for verdict in one["verdicts"] if verdict["targets"]]
+
+
+def test_links_of_a_whole_leaf_that_keep_falling_accuse_the_leaf(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three drops prove that a link is ill, not which end of it is."""
+    capture(tmp_path / "c", {}, {})
+    (tmp_path / "c" / "kernel").mkdir()
+    times = [datetime.fromtimestamp(START_S + at, UTC).isoformat() for at in FLAPS_S]
+    for node in NODES:
+        says = f"{node} kernel: mlx5_core 0000:ab:00.0 mlx5_2: Port: 1 Link DOWN"
+        text = "".join(f"{time} {says}\n" for time in times)
+        (tmp_path / "c" / "kernel" / f"{node}.log").write_text(text)
+    (incident,) = [o for o in replayed(tmp_path / "c", capsys)["incidents"] if o["suspects"]]
+
+    assert ("fabric", "page") == (incident["kind"], incident["verdict"]["action"])
+    assert [] == [verdict for verdict in incident["verdicts"] if verdict["targets"]]
+
+
+def test_a_drop_in_the_node_s_kernel_log_too_is_one_network_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports = {"n3": {"ports": {"leaf1:Eth1/4": "mlx5_2"}}}
+    capture(tmp_path / "c", {"leaf1": flaps("Ethernet1/4")[:2]}, ports)
+    at = datetime.fromtimestamp(START_S + FLAPS_S[0] + 0.4, UTC).isoformat()
+    (tmp_path / "c" / "kernel").mkdir()
+    line = "kernel: mlx5_core 0000:ab:00.0 mlx5_2: Port: 1 Link DOWN"
+    (tmp_path / "c" / "kernel" / "n3.log").write_text(f"{at} n3 {line}\n")
+    (incident,) = replayed(tmp_path / "c", capsys)["incidents"]
+
+    assert ("none", 1) == (incident["verdict"]["action"], len(incident["evidence"]))
+    assert "1 of 2" in incident["verdict"]["reason"]
+
+
 def test_a_switch_without_a_power_supply_is_paged_and_isolates_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,31 @@ def test_what_a_switch_says_of_a_node_that_is_quiet_is_no_drop() -> None:
     assert [1] == counts(line(110.0), line(200.0), view=view)  # it boots
 
 
+def test_many_nodes_of_one_switch_at_once_are_the_switch_and_count_against_none() -> None:
+    """A rail: no leaf is shared, only the switch's lines tell that the ports are neighbours."""
+    detector, seen = Flap(EngineSettings()), list[Sighting]()
+    for wave in (100.0, 200.0, 300.0):
+        for node in ("n00", "n01", "n02", "n03"):
+            seen += detector.on_event(line(wave, node=node, switch="rail3"), cluster(), wave)
+            seen += detector.on_event(line(wave + 0.2, "kernel", node=node), cluster(), wave)
+
+    assert {("fabric", "", "switch:rail3")} == {
+        (one.kind, one.node, one.entity) for one in seen if one.severity == "critical"
+    }
+    assert 1 == max(one.events for one in seen)
+    assert [] == [one for one in seen if one.certain]
+
+
+def test_a_restart_forgets_neither_plugs_nor_a_switch_that_fell() -> None:
+    before, after = Flap(EngineSettings()), Flap(EngineSettings())
+    for node in ("n00", "n01", "n02"):
+        before.on_event(line(100.0, node=node, switch="rail3"), cluster(), 100.0)
+    after.restore(json.loads(json.dumps(before.snapshot())))
+
+    assert [] == list(after.on_event(line(150.0, "kernel"), cluster(), 150.0))
+    assert before.snapshot() == after.snapshot()
+
+
 def test_an_unmapped_port_is_evidence_and_of_no_node() -> None:
     detector = Flap(EngineSettings())
     seen: list[Sighting] = []
