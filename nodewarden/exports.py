@@ -81,11 +81,12 @@ def export_lines(
 
 
 def export_records(
-    files: list[ExportFile], partition: int, torn: list[str], repeats: list[int]
-) -> Iterator[Arrived]:
+    files: list[ExportFile], partition: int, torn: list[str], repeats: list[int],
+    placement: Placement,
+) -> Iterator[Arrived]:  # fmt: skip
     """One partition of the telemetry topic, decoded. What could not be read at all stands beside
     the records around it, in the log of the first partition."""
-    offset, now, placement = 0, 0.0, Placement(None)
+    offset, now = 0, 0.0
     for line in export_lines(files, torn, repeats):
         if isinstance(line, Rejected):
             yield Arrived(offset, now, line)

@@ -103,7 +103,8 @@ def _export_logs(
     for partition in partitions_of(files):
         shard, kind = _shard(partition, configuration)
         log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()), shard=shard)
-        found = export_records(files, partition, log.torn, log.repeats)
+        placement = _placement(partition, configuration)
+        found = export_records(files, partition, log.torn, log.repeats, placement)
         log.records = _placed(found, kind, log)
         logs.append(log)
     if not logs:
@@ -135,7 +136,8 @@ def arrived(records: Iterable[Record | Rejected]) -> Iterator[Arrived]:
 def _archive_log(path: Path, partition: int, configuration: Configuration) -> Log:
     shard, kind = _shard(partition, configuration)
     log = Log(name=f"{path}#{shard}", kind=kind, records=iter(()), shard=shard)
-    log.records = _placed(_archived(path, partition, log), kind, log)
+    placement = _placement(partition, configuration)
+    log.records = _placed(_archived(path, partition, log, placement), kind, log)
     log.stored = lambda until_s: _snapshots(path, shard, until_s)
     return log
 
@@ -146,8 +148,15 @@ def _shard(partition: int, configuration: Configuration) -> tuple[str, ShardKind
     return shard, "history" if shard in configuration.history_shards else "live"
 
 
-def _archived(path: Path, partition: int, log: Log) -> Iterator[Arrived]:
-    for found in read_records(path, TELEMETRY, partition, placement=Placement(None)):
+def _placement(partition: int, configuration: Configuration) -> Placement:
+    """What belongs there: the log names its shard itself, but not as one that is elsewhere."""
+    shards = configuration.shards
+    others = set(shards) - {shards[partition]} if partition < len(shards) else set()
+    return Placement(None, others)
+
+
+def _archived(path: Path, partition: int, log: Log, placement: Placement) -> Iterator[Arrived]:
+    for found in read_records(path, TELEMETRY, partition, placement=placement):
         if isinstance(found, Torn):
             log.torn.append(f"{found.path}: {found.reason}")
         else:

@@ -69,7 +69,7 @@ class Already:
             return
         try:
             said = _SAID.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return  # somebody else's record: it can mute nothing
         self._said[topic, said.id, said.rev] = _digest(value)
 

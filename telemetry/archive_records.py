@@ -24,6 +24,7 @@ class _Decoded(msgspec.Struct, gc=False):
     timestamp: Millis
     value: Record | Rejected
     key: str | None = None
+    key_b64: str | None = None
 
 
 _DECODED = msgspec.json.Decoder(_Decoded)
@@ -66,6 +67,8 @@ def _parse(data: bytes) -> _Decoded | str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _parse_slowly(data)
     if isinstance(found.value, Rejected) or header_fault(found.value) is not None:
+        return _parse_slowly(data)
+    if found.key_b64 is not None:
         return _parse_slowly(data)
     return found
 

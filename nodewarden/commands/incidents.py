@@ -94,7 +94,7 @@ def read_to_end(
 def _incident(value: bytes | None) -> Incident | None:
     try:
         return None if value is None else msgspec.json.decode(value, type=Incident)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
         return None  # of another version, or somebody else's
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,12 @@ def incidents_live(broker: Broker) -> bytes:
 def incidents_replayed(*paths: Path) -> bytes:
     """The list `incidents` of `replay --json`, as it was printed."""
     return _list(nodewarden("replay", "--json", *paths))
+
+
+def replayed_summary(*paths: Path) -> dict[str, Any]:
+    """The object `summary` of `replay --json`."""
+    summary: dict[str, Any] = msgspec.json.decode(nodewarden("replay", "--json", *paths))["summary"]
+    return summary
 
 
 def gist(printed: bytes) -> list[tuple[str, str, tuple[str, ...]]]:
