@@ -35,7 +35,11 @@ from telemetry.settings import EngineSettings
 
 FORMAT = 1
 CHUNK_BYTES = 900_000
-RING = 64  # segments kept; a snapshot that would need more starts with a whole one
+RING = 64  # segments kept
+NEEDED = 16  # a snapshot that would need more segments starts with a whole one
+# Whoever takes over leaves so many numbers free: a worker that lost the shard without knowing goes
+# on from the same snapshot, and what it still writes must not stand where ours do.
+LEAP = 21
 
 
 class SequenceState(msgspec.Struct):
@@ -185,7 +189,7 @@ class Snapshots:
 
     def take(self, fold: Fold) -> Iterator[tuple[str, bytes]]:
         """The puts of one snapshot, in the order in which they must be acknowledged."""
-        whole = not self.needed or len(self.needed) >= RING // 2
+        whole = not self.needed or len(self.needed) >= NEEDED
         # A source that was dropped and made anew (a new piece of history, another interval) has
         # nothing in common with the segments of the one before it.
         same = self.sources.keys() == fold.sources.keys() and all(
@@ -259,8 +263,8 @@ def load(
             continue  # torn, or overwritten half-way: the one before it is tried
         snapshots = Snapshots(shard)
         snapshots.number = marker.number + 1
-        # The other slot's segments must not be overwritten: go on behind the newest number.
-        snapshots.segment = marker.segments[-1].number + 1
+        # Neither the other slot's segments nor a forgotten worker's: go on behind the newest.
+        snapshots.segment = marker.segments[-1].number + LEAP
         snapshots.said = dict(marker.said)
         return fold, snapshots
     return None
@@ -273,7 +277,7 @@ def _markers(shard: str, stored: Mapping[str, bytes]) -> Iterator[Marker]:
             continue
         try:
             marker = msgspec.msgpack.decode(data, type=Marker)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
             continue
         if marker.format == FORMAT and marker.segments:
             yield marker

@@ -84,6 +84,9 @@ def transport_for(driver: Driver) -> type[Transport]:
     return DrivenTransport
 
 
-async def commit(app: Any, positions: Mapping[TP, int]) -> None:
-    """Tell the group where we stand, for tools that show lag; nothing reads it back."""
-    await app.consumer._commit(dict(positions))
+async def commit(app: Any, positions: Mapping[TP, int]) -> bool:
+    """Tell the group where we stand, for tools that show lag; nothing reads it back.
+
+    False where the group no longer knows us as the one who holds these partitions.
+    """
+    return bool(await app.consumer._commit(dict(positions)))

@@ -211,11 +211,18 @@ class StreamWorker:
 
     async def _save_all(self) -> None:
         for shard in self.shards.values():
-            if shard.offset > shard.saved_offset:
+            # What was folded and not told (a batch that failed) is folded again by the next one.
+            if shard.offset == shard.settled_offset > shard.saved_offset:
                 await self._save(shard)
 
     async def _save(self, shard: Shard) -> None:
-        """All chunks acknowledged, then the marker that makes them a snapshot, then the commit."""
+        """All chunks acknowledged, then the marker that makes them a snapshot.
+
+        The commit before it is refused where the group has given the shard to another worker.
+        """
+        if not await commit(self.app, {TP(TELEMETRY, shard.partition): shard.offset}):
+            LOG.warning("shard %s: another worker has it: no snapshot is kept", shard.name)
+            return
         producer: Sender = self.app.producer
         for key in shard.stale:
             await (await producer.send(STATE, key, None, shard.partition, None, None))
@@ -239,7 +246,6 @@ class StreamWorker:
         self._probe("marker")
         self.totals.snapshots += 1
         self._saved_s[shard.partition] = time.monotonic()
-        await commit(self.app, {TP(TELEMETRY, shard.partition): shard.offset})
 
     # -- its own state, for metrics and the watchdog
 

@@ -1,0 +1,174 @@
+"""The worker without Kafka: what it keeps, and what it must not keep."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka.structs import ConsumerRecord
+from faust.types import TP
+
+from actions.policy import verdict
+from streams.live.worker import StreamWorker
+from streams.shard import Shard
+from telemetry.settings import Configuration, StreamSettings
+from telemetry.topics import FINDINGS, STATE, TELEMETRY
+from tests.unit.test_shard import Line, log
+
+PLACE = TP(TELEMETRY, 0)
+
+
+class Metadata(NamedTuple):
+    """What a broker answers."""
+
+    offset: int
+
+
+class Producer:
+    """Acknowledges at once, but for a topic that fails."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes | None]] = []
+        self.failing = ""
+
+    async def send(
+        self, topic: str, key: bytes | None, _value: bytes | None, *_: Any
+    ) -> Awaitable[Metadata]:
+        if topic == self.failing:
+            raise RuntimeError("the detector, the disk, anything")
+        self.sent.append((topic, key))
+        done: asyncio.Future[Metadata] = asyncio.get_running_loop().create_future()
+        done.set_result(Metadata(len(self.sent) - 1))
+        return done
+
+    def keys(self, topic: str) -> list[bytes | None]:
+        """What went to a topic."""
+        return [key for to, key in self.sent if to == topic]
+
+
+class Consumer:
+    """Takes commits, as long as the group knows us."""
+
+    def __init__(self) -> None:
+        self.known = True
+
+    async def _commit(self, _offsets: dict[TP, int]) -> bool:
+        return self.known
+
+
+class App:
+    """The part of Faust's app that the worker uses."""
+
+    def __init__(self) -> None:
+        self.producer = Producer()
+        self.consumer = Consumer()
+        self.consumer_generation_id = 1
+        self.crashed: BaseException | None = None
+
+    async def crash(self, why: BaseException) -> None:
+        self.crashed = why
+
+
+def made() -> tuple[StreamWorker, App]:
+    """A worker that holds the live shard from its first record on."""
+    chosen = Configuration(stream=StreamSettings(snapshot_s=3_600.0))
+    worker, app = StreamWorker(chosen, verdict, "w", "0"), App()
+    worker.app = app
+    worker.shards[0] = Shard("main", "live", verdict, 0)
+    worker._saved_s[0] = time.monotonic()
+    return worker, app
+
+
+def record(line: Line) -> ConsumerRecord[bytes, bytes]:
+    offset, at_ms, key, value = line
+    return ConsumerRecord(
+        TELEMETRY, 0, offset, at_ms, 1, key, value, None, len(key or b""), len(value or b""), ()
+    )
+
+
+async def feed(worker: StreamWorker, first: int, last: int) -> None:
+    await worker.batch(1, PLACE, [record(line) for line in log()[first:last]])
+
+
+def test_a_stop_keeps_what_was_folded() -> None:
+    async def life() -> App:
+        worker, app = made()
+        await feed(worker, 0, 400)
+        await worker.stop()
+        return app
+
+    assert asyncio.run(life()).producer.keys(STATE)[-1] == b"main/a/marker"
+
+
+def test_what_was_folded_but_not_told_is_not_kept() -> None:
+    """Else the next worker would go on behind a finding that nobody was told."""
+
+    async def life() -> App:
+        worker, app = made()
+        await feed(worker, 0, 200)
+        app.producer.failing = FINDINGS
+        with pytest.raises(RuntimeError):
+            await feed(worker, 200, 400)
+        app.producer.failing = ""
+        await worker.stop()
+        return app
+
+    assert asyncio.run(life()).producer.keys(STATE) == []
+
+
+def test_a_worker_that_the_group_forgot_keeps_nothing() -> None:
+    async def life() -> App:
+        worker, app = made()
+        await feed(worker, 0, 400)
+        app.consumer.known = False
+        await worker.revoked()
+        return app
+
+    assert asyncio.run(life()).producer.keys(STATE) == []
+
+
+def test_a_gap_in_the_offsets_ends_the_process_and_keeps_nothing_k8() -> None:
+    async def life() -> tuple[StreamWorker, App]:
+        worker, app = made()
+        await feed(worker, 0, 100)
+        await feed(worker, 101, 200)
+        await worker.stop()
+        return worker, app
+
+    worker, app = asyncio.run(life())
+    assert worker.failed.endswith("101 follows 99")
+    assert app.crashed is not None
+    assert app.producer.keys(STATE) == []
+
+
+def test_a_batch_of_an_older_generation_is_read_again_by_the_next_owner_k10_k14() -> None:
+    """Of a buffer that was full at the moment of a rebalance nothing is folded out of order."""
+
+    async def life() -> int:
+        worker, app = made()
+        await feed(worker, 0, 100)
+        app.consumer_generation_id = 2
+        await feed(worker, 100, 200)  # says generation 1
+        return worker.shards[0].offset
+
+    assert asyncio.run(life()) == 100
+
+
+def test_a_poison_record_is_told_once_and_the_next_is_folded_k11() -> None:
+    async def life() -> tuple[Shard, App]:
+        worker, app = made()
+        await feed(worker, 0, 100)
+        offset = 100
+        for value in (b"\xff", None, b"[]", b'{"kind":"beat"}', b"null", b"[" * 100_000):
+            await worker.batch(1, PLACE, [record((offset, 1, b"main", value))])
+            offset += 1
+        return worker.shards[0], app
+
+    shard, app = asyncio.run(life())
+    assert shard.fold.counters.rejected == 6
+    assert len(app.producer.keys("nodewarden.rejected")) == 6
+    assert shard.offset == 106
+    assert shard.fold.counters.conserved()
