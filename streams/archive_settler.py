@@ -41,6 +41,7 @@ class Settler:
         self._offered = threading.Event()
         self._retained_at = -RETENTION_EVERY_S
         self._bytes = 0
+        self._counting = threading.Lock()  # files are offered by one thread, settled by another
 
     @property
     def is_full(self) -> bool:
@@ -104,5 +105,6 @@ class Settler:
             _log.info("file_removed file=%s", file.relative)
 
     def _count(self, size: int) -> None:
-        self._bytes += size
+        with self._counting:
+            self._bytes += size
         self._metrics.waiting_bytes.set(self._bytes if self.store.remote else 0)

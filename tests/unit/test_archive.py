@@ -34,8 +34,10 @@ from telemetry.zstd_frames import whole_frames_end
 AT_MS = 1_700_000_000_000
 
 
-def write(path: Path, offsets: Sequence[int], flush_every: int = 2, **options: int) -> Path:
-    with ArchiveWriter(path, TELEMETRY, 0, **options) as writer:
+def write(
+    path: Path, offsets: Sequence[int], flush_every: int = 2, roll_bytes: int = 1_000_000
+) -> Path:
+    with ArchiveWriter(path, TELEMETRY, 0, roll_bytes=roll_bytes) as writer:
         for count, offset in enumerate(offsets, start=1):
             writer.append(offset, AT_MS + offset, json.dumps({"n": offset}).encode(), b"main")
             if count % flush_every == 0:
