@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -13,6 +14,7 @@ from telemetry.errors import SourceUnavailable
 from telemetry.settings import KafkaSettings
 from telemetry.topics import STATE, TELEMETRY, TOPICS, Topic
 
+PAUSE_S = 0.05
 BATCH_ROOM_BYTES = 65_536  # what Kafka puts around a record: batch header, key, headers
 _LARGE = (TELEMETRY, STATE)  # topics whose records may be as large as the settings allow
 _LISTS = frozenset({"cleanup.policy"})  # whose order means nothing
@@ -25,7 +27,7 @@ class Admin:
     def __init__(self, settings: KafkaSettings, shards: Sequence[str]) -> None:
         self._settings = settings
         self._shards = tuple(shards)
-        timeout_ms = int(settings.request_timeout_s * 1000)
+        timeout_ms = self._timeout_ms = int(settings.request_timeout_s * 1000)
         try:
             self._client = KafkaAdminClient(
                 bootstrap_servers=list(settings.brokers),
@@ -62,7 +64,8 @@ class Admin:
             for topic in missing
         }
         if wanted:
-            self._asked("create_topics", wanted, wait_for_metadata=True)
+            self._create(wanted)
+            self._asked("wait_for_topics", sorted(wanted), timeout_ms=self._timeout_ms)
         return sorted(wanted)
 
     def check(self) -> list[str]:
@@ -81,11 +84,25 @@ class Admin:
         return lines
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete those of the topics that exist."""
+        """Delete those of the topics that exist; returns when they are gone."""
         there = self._partitions()
         found = [name for name in names if name in there]
-        if found:
-            self._asked("delete_topics", found)
+        if not found:
+            return
+        self._asked("delete_topics", found)
+        end_s = time.monotonic() + self._settings.request_timeout_s
+        while not self._partitions().keys().isdisjoint(found):
+            if time.monotonic() >= end_s:
+                raise SourceUnavailable(f"{', '.join(found)}: deleted and still there")
+            time.sleep(PAUSE_S)
+
+    def _create(self, wanted: dict[str, Any]) -> None:
+        try:
+            self._client.create_topics(wanted)
+        except kafka.errors.TopicAlreadyExistsError:
+            return  # somebody else was faster; `check` says where it differs
+        except kafka.errors.KafkaError as error:
+            raise self._unavailable(error) from error
 
     def _partition_faults(self, topic: Topic, replicas: Sequence[int]) -> Iterator[str]:
         wanted = partitions_of(topic, self._shards)

@@ -137,6 +137,7 @@ start() { # DIR PORT
         fi
         sleep 0.1
     done
+    end "$dir" KILL
     fail 1 "the broker does not answer on port $port; see $dir/broker.log"
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -10,12 +11,18 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "local" / "kafka.sh"
 VERB_MAX_S = 240.0
+PORTS = range(20_000, 32_000)
+NOTHING_TO_RUN = 3  # the script's exit status where Java, Maven or the jars are missing
 # Tests that send records larger than topics allow raise the topic's own limit up to this.
 SETTINGS = "message.max.bytes=12000000 log.retention.check.interval.ms=1000"
 
 
 class BrokerMissing(Exception):
     """There is no broker to be had on this machine; the text says what is missing."""
+
+
+class BrokerFailed(Exception):
+    """It could be had, and did not do what it was told."""
 
 
 class Broker:
@@ -58,19 +65,25 @@ class Broker:
             check=False,
             env={**os.environ, "KAFKA_EXTRA": f"{SETTINGS} {advertised}"},
         )
+        if done.returncode == NOTHING_TO_RUN:
+            raise BrokerMissing(done.stderr.strip())
         if done.returncode != 0:
-            raise BrokerMissing(done.stderr.strip() or f"kafka.sh {verb}: exit {done.returncode}")
+            raise BrokerFailed(f"kafka.sh {verb}: exit {done.returncode}: {done.stderr.strip()}")
 
 
 def free_port() -> int:
-    """A port that is free now, and so is the one after it: the controller's."""
+    """A port that is free now, and so is the one after it: the controller's.
+
+    Below the range that outgoing connections take theirs from: a client that tries a dead broker's
+    port from there again and again may end up connected to itself, and the port is taken.
+    """
     for _ in range(100):
+        port = PORTS.start + secrets.randbelow(len(PORTS))
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
     raise BrokerMissing("no two neighbouring free ports on 127.0.0.1")

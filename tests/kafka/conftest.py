@@ -14,10 +14,11 @@ import pytest
 from collectors.broker.admin import Admin
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TOPICS
-from tests.kafka.broker import Broker, BrokerMissing
+from tests.kafka.broker import Broker, BrokerFailed, BrokerMissing
 from tests.kafka.proxy import Proxy
 
 SHARDS = ("main", "history")
+START_TRIES = 3
 
 
 @pytest.fixture(scope="session")
@@ -68,14 +69,26 @@ def fresh_topics(broker: Broker, shards: Sequence[str] = SHARDS, **settings: int
 
 
 def _running(directory: Path, proxy: Proxy | None = None) -> Iterator[Broker]:
-    broker = Broker(directory, None if proxy is None else proxy.port)
+    broker = _started(directory, proxy)
     if proxy is not None:
         proxy.open(broker.port)
-    try:
-        broker.start()
-    except BrokerMissing as missing:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI needs a real broker: {missing}")
-        pytest.skip(str(missing))
     yield broker
     broker.stop()
+
+
+def _started(directory: Path, proxy: Proxy | None) -> Broker:
+    """Another process may take a free port before the broker does, so it is tried again."""
+    failures = []
+    for attempt in range(START_TRIES):
+        broker = Broker(directory / str(attempt), None if proxy is None else proxy.port)
+        try:
+            broker.start()
+        except BrokerMissing as missing:
+            if os.environ.get("CI") == "true":
+                pytest.fail(f"CI needs a real broker: {missing}")
+            pytest.skip(str(missing))
+        except BrokerFailed as failed:
+            failures.append(str(failed))
+        else:
+            return broker
+    pytest.fail("; ".join(failures))

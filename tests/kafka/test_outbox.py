@@ -8,8 +8,9 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import kafka.errors
 import pytest
@@ -50,7 +51,6 @@ class Agent:
             patience_s=2.0,
         )  # fmt: skip
         self.count = 0
-        self.put: list[Record] = []
 
     def say(self, count: int) -> int:
         """The last ticket of `count` frames, with an event after each tenth."""
@@ -91,6 +91,23 @@ class Agent:
         self.spool.close()
 
 
+Agents = Callable[..., Agent]
+
+
+@pytest.fixture
+def agents() -> Iterator[Agents]:
+    """Makes agents and closes them, however the test ends."""
+    made: list[Agent] = []
+
+    def make(*arguments: Any, **named: Any) -> Agent:
+        made.append(Agent(*arguments, **named))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.close()
+
+
 def records(broker: Broker) -> list[Record]:
     found: list[Record] = []
     for line in read_all(broker, TELEMETRY, 1):
@@ -116,9 +133,9 @@ def assert_whole(found: list[Record], count: int, *, repeats: bool) -> None:
 
 
 def test_a_broker_killed_in_the_middle_of_a_stream_loses_and_reorders_nothing(
-    own_kafka: Broker, tmp_path: Path
+    own_kafka: Broker, tmp_path: Path, agents: Agents
 ) -> None:
-    agent = Agent(own_kafka, tmp_path / "spool")
+    agent = agents(own_kafka, tmp_path / "spool")
     agent.say(100)
     agent.until(lambda: agent.value("acknowledged_total", kind="frame") > 0)
 
@@ -135,17 +152,16 @@ def test_a_broker_killed_in_the_middle_of_a_stream_loses_and_reorders_nothing(
         agent.clock.sleep(0.02)
     agent.say(100)
     agent.deliver()
-    agent.close()
 
     assert agent.value("spooled_total", kind="frame") > 0
     assert_whole(records(own_kafka), agent.count, repeats=True)
 
 
 def test_a_cut_between_append_and_acknowledgement_doubles_nothing_or_under_the_same_seq(
-    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path
+    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path, agents: Agents
 ) -> None:
     broker, proxy = proxied_kafka
-    agent = Agent(broker, tmp_path)
+    agent = agents(broker, tmp_path)
     agent.say(10)
     agent.deliver()
     for _ in range(3):
@@ -162,7 +178,6 @@ def test_a_cut_between_append_and_acknowledgement_doubles_nothing_or_under_the_s
     proxy.cut()
     agent.say(20)
     agent.deliver()
-    agent.close()
 
     found = records(broker)
     assert_whole(found, agent.count, repeats=True)
@@ -170,10 +185,10 @@ def test_a_cut_between_append_and_acknowledgement_doubles_nothing_or_under_the_s
 
 
 def test_a_broker_that_is_away_costs_no_event_and_the_spool_drains_in_order(
-    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path
+    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path, agents: Agents
 ) -> None:
     broker, proxy = proxied_kafka
-    agent = Agent(broker, tmp_path)
+    agent = agents(broker, tmp_path)
     for _ in range(2):  # the first wait on disk until the link is connected
         agent.say(50)
         agent.deliver()
@@ -183,12 +198,11 @@ def test_a_broker_that_is_away_costs_no_event_and_the_spool_drains_in_order(
         last = agent.say(50)
         agent.outbox.pump()
         agent.clock.sleep(0.2)
-    assert last == agent.outbox.safe, "all on disk"
+    agent.until(lambda: agent.outbox.safe == last)  # all on disk
     proxy.refuse(False)
     agent.deliver()
     agent.say(50)
     agent.deliver()
-    agent.close()
 
     found = records(broker)
     assert_whole(found, agent.count, repeats=True)
@@ -198,15 +212,14 @@ def test_a_broker_that_is_away_costs_no_event_and_the_spool_drains_in_order(
 
 
 def test_an_outage_longer_than_the_spool_drops_frames_and_no_event(
-    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path
+    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path, agents: Agents
 ) -> None:
     broker, proxy = proxied_kafka
     proxy.refuse(True)
-    agent = Agent(broker, tmp_path, bytes_max=300_000)
+    agent = agents(broker, tmp_path, bytes_max=300_000)
     agent.say(3_000)
     proxy.refuse(False)
     agent.deliver()
-    agent.close()
 
     found = records(broker)
     events = [record.kmsg_seq for record in found if isinstance(record, Event)]
@@ -217,10 +230,10 @@ def test_an_outage_longer_than_the_spool_drops_frames_and_no_event(
 
 
 def test_a_fatal_producer_error_replaces_the_producer_and_sends_again_in_order(
-    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path
+    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path, agents: Agents
 ) -> None:
     broker, proxy = proxied_kafka
-    agent = Agent(broker, tmp_path)
+    agent = agents(broker, tmp_path)
     agent.say(10)
     agent.deliver()
     for error in (
@@ -236,34 +249,32 @@ def test_a_fatal_producer_error_replaces_the_producer_and_sends_again_in_order(
         agent.link._pipe._failed(error())
         proxy.cut()
         agent.deliver()
-    agent.close()
 
     assert 4 == agent.value("errors_total", reason="producer")
     assert_whole(records(broker), agent.count, repeats=True)
 
 
 def test_topics_that_are_not_there_yet_are_waited_for(
-    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path
+    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path, agents: Agents
 ) -> None:
     broker, _ = proxied_kafka
     fresh_topics(broker, shards=("main",))  # our partition is missing
-    agent = Agent(broker, tmp_path)
+    agent = agents(broker, tmp_path)
     agent.say(5)
     agent.until(lambda: agent.link.last_fault is not None)
     assert "topics check" in str(agent.link.last_fault)
     fresh_topics(broker)
     agent.deliver()
-    agent.close()
 
     assert_whole(records(broker), agent.count, repeats=True)
 
 
 def test_putting_never_waits_for_a_broker_that_hangs(
-    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path
+    proxied_kafka: tuple[Broker, Proxy], tmp_path: Path, agents: Agents
 ) -> None:
     """The link takes what it may; the rest is on disk, whatever the broker does."""
     broker, proxy = proxied_kafka
-    agent = Agent(broker, tmp_path)
+    agent = agents(broker, tmp_path)
     agent.say(1)
     agent.deliver()
     proxy.hold_answers()
@@ -271,7 +282,6 @@ def test_putting_never_waits_for_a_broker_that_hangs(
     assert agent.spool.peek() is not None
     proxy.cut()
     agent.deliver()
-    agent.close()
 
     assert_whole(records(broker), agent.count, repeats=True)
 
@@ -303,7 +313,7 @@ KILLED = """
 
 
 def test_an_agent_killed_between_send_and_saved_position_loses_no_event(
-    clean_topics: Broker, tmp_path: Path
+    clean_topics: Broker, tmp_path: Path, agents: Agents
 ) -> None:
     position = tmp_path / "position"
     script = tmp_path / "agent.py"
@@ -322,11 +332,10 @@ def test_an_agent_killed_between_send_and_saved_position_loses_no_event(
         agent.send_signal(signal.SIGKILL)
         agent.wait(10)
         agent.stdout.close()
-    last = Agent(clean_topics, tmp_path / "spool", started_s=WallClock().time_s())
+    last = agents(clean_topics, tmp_path / "spool", started_s=WallClock().time_s())
     last.count = int(position.read_text())
     last.say(reached + 10 - last.count)
     last.deliver()
-    last.close()
 
     found = records(clean_topics)
     events = [(event.boot_id, event.kmsg_seq) for event in found if isinstance(event, Event)]
