@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -22,10 +21,12 @@ from collectors.first_pass import FirstPass, Progress, Put
 from collectors.flat import Flat
 from collectors.frames import TRAINING, FrameMaker, StepMaker
 from collectors.jobs import Wiring, read_jobs, read_ports, unknown_keys
+from collectors.kernel.times import YEAR_MAX, YEAR_MIN
 from collectors.layout import REMEDY, alloc_files, capture_size, data_files, is_capture
 from collectors.slurm import read_objects
 from collectors.spill import Block, Column, Target
 from collectors.store import Order
+from collectors.zones import zone_named
 from telemetry.errors import InputError
 from telemetry.records import (
     KIND_ORDER,
@@ -237,9 +238,12 @@ def _about(path: Path) -> _About:
     if not path.is_file():
         return _About()
     try:
-        return msgspec.json.decode(_whole(path), type=_About)
+        about = msgspec.json.decode(_whole(path), type=_About)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f'{path}: {error}; it holds {{"cluster", "timezone"}}') from error
+        raise InputError(f'{path}: {error}; it holds {{"cluster", "timezone", "year"}}') from error
+    if about.year is not None and not YEAR_MIN <= about.year <= YEAR_MAX:
+        raise InputError(f"{path}: year {about.year} is not between {YEAR_MIN} and {YEAR_MAX}")
+    return about
 
 
 def _listing(path: Path, put: Put) -> tuple[Allocation | None, Wiring]:
@@ -290,13 +294,7 @@ def _zone(path: Path, said: str, tz: str | None, tz_default: str, put: Put) -> t
     name = tz or said or tz_default or "UTC"
     if not tz and not said:
         put.note(f"no time zone named: log lines without one are read as {name}")
-    if name == "UTC":
-        return UTC  # needs no time zone files
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        where = str(path / "capture.json") if said and not tz else "--tz"
-        raise InputError(f"{where}: no time zone {name!r}; write one as Europe/Berlin") from error
+    return zone_named(name, str(path / "capture.json") if said and not tz else "--tz")
 
 
 def _version() -> str:

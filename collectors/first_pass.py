@@ -26,6 +26,7 @@ from collectors.series import XID_METRICS, Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
 from collectors.store import RecordStore
 from collectors.switch import log as switch_log
+from collectors.training import stamps
 from collectors.training.records import LogRecords, Told
 from telemetry.codec import AT_MAX_S, AT_MIN_S
 from telemetry.errors import InputError
@@ -223,7 +224,7 @@ class FirstPass:
         log = LogRecords(
             self._name(file), layout.job_of(file), self._zone,
             int(rank[1]) if rank is not None else None, _clock(file.parent / "clock.json"),
-            self._told,
+            self._told, self._year_s(),
         )  # fmt: skip
         for piece in self._pieces(file, []):
             for record in log.feed(piece):
@@ -232,6 +233,13 @@ class FirstPass:
             self._put.store.add(record)
         for note in log.notes():
             self._put.note(note)
+
+    def _year_s(self) -> float | None:
+        """A time near which a training log lies that tells no year."""
+        if self._year is not None:
+            return stamps.middle_of(self._year, self._zone)
+        span = self._put.spill.span()
+        return span[0] if span is not None else self._start_s
 
     def _metrics(self, file: Path) -> None:
         parser = OpenMetricsParser(self._name(file))

@@ -161,9 +161,11 @@ def _all(log: KernelLog, pieces: Iterable[bytes]) -> Iterator[KernelEvent | Reje
     yield from log.finish()
 
 
-def objects(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def objects(
+    file: str, pieces: Iterable[bytes], tz: tzinfo = UTC
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """`nodewarden parse kernel`: one object an event, or a rejected line."""
-    for said in _all(KernelLog(file), pieces):
+    for said in _all(KernelLog(file, Clock(tz=tz)), pieces):
         if isinstance(said, KernelEvent):
             yield said.as_object(file)
         else:

@@ -8,6 +8,7 @@ of type "rejected" with "reason" and "text". No bytes make a reader raise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import tzinfo
 from typing import Any
 
 from collectors.collectives.reader import read_collectives
@@ -19,6 +20,15 @@ from collectors.slurm import read_slurm
 from collectors.training.objects import read_training
 
 Reader = Callable[[str, Iterable[bytes]], Iterator[dict[str, Any]]]
+DatedReader = Callable[[str, Iterable[bytes], tzinfo], Iterator[dict[str, Any]]]
+
+DATED: dict[str, DatedReader] = {
+    "kernel": kernel_objects,
+    "nic": nic_objects,
+    "slurm": read_slurm,
+    "training": read_training,
+}
+"""Kinds with times that may name no zone."""
 
 KINDS: dict[str, Reader] = {
     "collectives": read_collectives,

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 
 import msgspec
 
 from collectors.files import lines
+from collectors.kernel.times import Clock
 from collectors.missing import missing_reason
 from collectors.series import Owner, clean_one, entity_of, number
 from collectors.switch.log import SwitchLine, SwitchLog, as_object
@@ -325,8 +327,10 @@ FORMS: tuple[NicForm, ...] = (
 )  # fmt: skip
 
 
-def nic_objects(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, object]]:
-    """What `nodewarden parse nic` prints."""
+def nic_objects(
+    file: str, pieces: Iterable[bytes], tz: tzinfo = UTC
+) -> Iterator[dict[str, object]]:  # fmt: skip
+    """What `nodewarden parse nic` prints; `tz` of a switch's lines."""
     source = iter(pieces)
     start = b""
     while not start.strip() and (piece := next(source, b"")):
@@ -341,7 +345,8 @@ def nic_objects(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, object
                 return
         found = read_json(bytes(data), file)
     else:
-        found = _read(lines(_joined(start, source), LINE_BYTES_MAX), file, SwitchLog(file))
+        switch = SwitchLog(file, Clock(tz=tz))
+        found = _read(lines(_joined(start, source), LINE_BYTES_MAX), file, switch)
     for one in found:
         yield _object(file, one)
 

@@ -84,9 +84,9 @@ def _objects(file: str, pieces: Iterable[bytes], tz: tzinfo) -> Iterator[Flat]:
         yield rejected(file, f"longer than {BYTES_MAX >> 20} MB: the rest was not read", "")
 
 
-def read_slurm(file: str, pieces: Iterable[bytes]) -> Iterator[Flat]:
-    """`nodewarden parse slurm`: times that name no zone are read as UTC."""
-    return read_objects(file, pieces)
+def read_slurm(file: str, pieces: Iterable[bytes], tz: tzinfo = UTC) -> Iterator[Flat]:
+    """`nodewarden parse slurm`; `tz` of times that name no zone."""
+    return read_objects(file, pieces, tz)
 
 
 def _form(line: str) -> Form | None:

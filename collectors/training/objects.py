@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, tzinfo
 from typing import Any
 
 from collectors.training.model import Failure, Note, Said, Step
 from collectors.training.parser import TrainingParser
 
 
-def read_training(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def read_training(
+    file: str, pieces: Iterable[bytes], tz: tzinfo = UTC
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     """The reader of `parse training`: steps, failures, notes in the order of the log."""
-    parser = TrainingParser(file)
+    parser = TrainingParser(file, tz)
     for piece in pieces:
         for said in parser.feed(piece):
             yield as_object(file, said)

@@ -36,12 +36,15 @@ class TrainingParser:
     tz        of times that name no zone
     rank      the file's rank, None where one file speaks for the job
     clock_s   when the log starts, where it prints no time: printed durations add up from there
+    year_s    a time near the log's, for stamps that name no year in a log that tells none
     """
 
     def __init__(
-        self, name: str, tz: tzinfo = UTC, rank: int | None = None, clock_s: float | None = None
-    ) -> None:
+        self, name: str, tz: tzinfo = UTC, rank: int | None = None, clock_s: float | None = None,
+        year_s: float | None = None,
+    ) -> None:  # fmt: skip
         self._name, self._tz, self._rank, self._clock_s = name, tz, rank, clock_s
+        self._year_s = year_s
         self._tail, self._long = b"", False
         self._head = True  # nothing was read yet
         self._live = False
@@ -372,7 +375,7 @@ class TrainingParser:
 
     def _hint(self) -> float | None:
         """A time of this log, for stamps that name no year."""
-        for known_s in (self._near_s, self._clock_s, self._hint_s):
+        for known_s in (self._near_s, self._clock_s, self._hint_s, self._year_s):
             if known_s is not None:
                 return known_s
         return None

@@ -40,14 +40,15 @@ class Told:
 class LogRecords:
     """One log of a job as records.
 
-    name, tz, rank, clock_s   as `TrainingParser` takes them
-    told                      shared by the job's logs
+    name, tz, rank, clock_s, year_s   as `TrainingParser` takes them
+    told                              shared by the job's logs
     """
 
     def __init__(
-        self, name: str, job: str, tz: tzinfo, rank: int | None, clock_s: float | None, told: Told
-    ) -> None:
-        self._parser = TrainingParser(name, tz, rank, clock_s)
+        self, name: str, job: str, tz: tzinfo, rank: int | None, clock_s: float | None, told: Told,
+        year_s: float | None = None,
+    ) -> None:  # fmt: skip
+        self._parser = TrainingParser(name, tz, rank, clock_s, year_s)
         self._name, self._job, self._clock_s = name, job, clock_s
         self._told = told
         self._now_s: float | None = None  # of a log that is read as it is written

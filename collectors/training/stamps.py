@@ -99,6 +99,11 @@ def _zone(text: str) -> tzinfo:
     return timezone(-offset if text[0] == "-" else offset)
 
 
+def middle_of(year: int, tz: tzinfo) -> float:
+    """The time that lies nearest to all stamps of a year."""
+    return datetime(year, 7, 2, 12, tzinfo=tz).timestamp()
+
+
 def glog(text: str, tz: tzinfo, near_s: float | None) -> tuple[float | None, float | None]:
     """(Unix seconds, seconds into a year nobody named) of a glog stamp, None where there is none.
 
