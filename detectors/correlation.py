@@ -32,7 +32,7 @@ from telemetry.findings import Finding, Incident, Kind, stable_id
 from telemetry.settings import EngineSettings
 
 # Faults that a leaf switch can give to all nodes behind it.
-LEAF_KINDS: frozenset[Kind] = frozenset({"node_silent", "nic_flap", "nic_fault"})
+LEAF_KINDS: frozenset[Kind] = frozenset({"node_silent", "nic_flap", "nic_fault", "telemetry_gap"})
 # Faults after which a job ends no more steps, though none of them is certain by itself.
 HANG_CAUSES: frozenset[Kind] = frozenset({"node_silent", "user_error", "gpu_lost", "nic_fault"})
 FAULTS_MAX = 256  # faults kept of one story; more of them change nothing about it
@@ -424,7 +424,7 @@ def _precedence(finding: Finding) -> tuple[object, ...]:
 
 def _stops(finding: Finding) -> bool:
     """Whether a job ends no more steps after this: a process that dies takes its job along."""
-    died = finding.metric.startswith("process_")
+    died = finding.metric.startswith(("process_", "oom_"))
     return finding.certain or finding.kind in HANG_CAUSES or died
 
 

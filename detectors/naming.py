@@ -64,9 +64,11 @@ def names(finding: Finding) -> bool:
         return False
     if finding.role == "fault":
         return is_machine_fault(finding)
-    if finding.detector == "should_be_zero" or finding.cause not in ("hardware", "network"):
-        return False
     metric = BY_NAME.get(finding.metric)
+    # An outlier among its peers is the node's own, also where its software is to blame.
+    own = finding.detector in OUTLIERS or finding.cause in ("hardware", "network")
+    if finding.detector == "should_be_zero" or not own:
+        return False
     if metric is None or finding.observed is None or finding.expected is None:
         return True
     return abs(finding.observed - finding.expected) >= metric.effect_min * (1.0 - 1e-9)

@@ -228,7 +228,7 @@ class Progress(Quiet):
             pulse.stopped = True
             said.append(_evidence(job, "no_step", onset_s, text, since_s, limit_s))
         witness = pulse.idle or pulse.quiet
-        if not pulse.hung and (witness or since_s > self._ceiling_s(pulse.phase)):
+        if not pulse.hung and (witness or since_s > self._ceiling_s(pulse)):
             pulse.hung = True
             seen = " and ".join(
                 words
@@ -249,10 +249,10 @@ class Progress(Quiet):
         """The phase's limit: learned, not under its floor, not over its ceiling."""
         rules = self._settings
         times = pulse.times.get(pulse.phase, [])
-        ceiling_s = self._ceiling_s(pulse.phase)
+        ceiling_s = self._ceiling_s(pulse)
         if pulse.phase == "train":
             if len(times) < rules.train_samples:
-                return ceiling_s
+                return max(rules.train_ceiling_s, rules.train_multiple * max(times, default=0.0))
             # A pause that came back before (a checkpoint that no line announces) is usual.
             usual_s = rules.pause_multiple * sorted(pulse.pauses)[-2] if pulse.pauses[1:] else 0.0
             learned_s = max(rules.train_multiple * median(times), usual_s)
@@ -265,13 +265,24 @@ class Progress(Quiet):
         }.get(pulse.phase, rules.init_floor_s)
         return min(max(floor_s, rules.phase_multiple * max(times)), ceiling_s)
 
-    def _ceiling_s(self, phase: str) -> float:
+    def _ceiling_s(self, pulse: Pulse) -> float:
+        """Beyond it no witness is needed. That of training follows the job's own step time: steps
+        of a quarter of an hour are no hang, nor are those of which too few were seen to tell.
+        """
         rules = self._settings
+        if pulse.phase == "train":
+            times = pulse.times.get("train", [])
+            if len(times) >= rules.train_samples:
+                return max(rules.train_ceiling_s, rules.train_multiple * median(times))
+            return max(
+                rules.train_ceiling_s,
+                rules.unlearned_s,
+                rules.train_multiple * max(times, default=0.0),
+            )
         return {
-            "train": rules.train_ceiling_s,
             "evaluation": rules.evaluation_ceiling_s,
             "checkpoint": rules.checkpoint_ceiling_s,
-        }.get(phase, rules.init_ceiling_s)
+        }.get(pulse.phase, rules.init_ceiling_s)
 
     # -- snapshots
 

@@ -161,6 +161,12 @@ def _leaf(story: Story, view: View) -> Told:
     leaf = story.incident.scope.removeprefix("leaf:")
     nodes = {fault.finding.node for fault in story.faults.values()}
     share = six_digits(min(1.0, len(nodes) / max(1, len(view.leaf_nodes(leaf)))))
+    if all(fault.finding.kind == "telemetry_gap" for fault in story.faults.values()):
+        # Their jobs go on: what is broken is how we hear of them.
+        return Told(
+            kind="telemetry_gap", cause="telemetry", severity="warning",
+            confidence=max(0.5, share), suspects=[],
+        )  # fmt: skip
     return Told(
         kind="fabric", cause="network", severity="critical", confidence=max(0.5, share),
         suspects=[Suspect("", f"leaf:{leaf}", share)],

@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from detectors.base import Quiet, Sighting, View
+from telemetry.records import Steps
 from telemetry.settings import EngineSettings
 
+JOBS_MAX = 1_000  # whose newest step is remembered
 # Scheduler states in which a node may be quiet. "down" is not among them: it is Slurm's word for
 # exactly the silence that is to be reported.
 NOT_JUDGED = frozenset(
@@ -29,6 +31,7 @@ class SilenceState(msgspec.Struct):
     next_scan_s   nothing can have expired before
     spare_s       after a blind spot nobody is judged before
     beat_s        when time was last known to pass, None before the first time
+    ended         job -> event time at which its newest step ended
     """
 
     heard: list[str] = []
@@ -37,6 +40,7 @@ class SilenceState(msgspec.Struct):
     next_scan_s: float = 0.0
     spare_s: float = 0.0
     beat_s: float | None = None
+    ended: dict[str, float] = {}
 
 
 class Silence(Quiet):
@@ -53,6 +57,16 @@ class Silence(Quiet):
         self._next_scan_s = 0.0
         self._spare_s = 0.0
         self._beat_s: float | None = None
+        self._ended: dict[str, float] = {}
+
+    def on_steps(self, steps: Steps, view: View, now_s: float) -> Sequence[Sighting]:
+        """A synchronous job that ends steps proves that all its nodes work."""
+        if steps.step:
+            newest_s = max(steps.at, self._ended.pop(steps.job, steps.at))
+            self._ended[steps.job] = newest_s
+            if len(self._ended) > JOBS_MAX:
+                del self._ended[next(iter(self._ended))]
+        return ()
 
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:
         """Nodes that speak again are cleared at once, the others are only looked at when due."""
@@ -104,14 +118,18 @@ class Silence(Quiet):
         return now_s + min([*left, self._settings.patience_s])
 
     def _say(self, node: str, age_s: float, now_s: float, view: View) -> Sighting:
-        last_s = now_s - age_s
+        last_s, patience_s = now_s - age_s, self._patience_s(node, view)
+        job = view.place(node, last_s).job
+        went_on_s = self._ended.get(job, last_s) - last_s
+        works = went_on_s > patience_s / 2.0
+        text = f"{node} is silent for {age_s:.0f} s, beyond its patience of {patience_s:.0f} s"
+        if works:
+            text += f"; its job {job} ended steps for {went_on_s:.0f} s after it: the node worked"
         seen = Sighting(
             active=True, detector=self.name, node=node, entity="", metric="last_heard_s",
-            onset_s=last_s, kind="node_silent", cause="unknown", severity="warning",
-            job=view.place(node, last_s).job, observed=round(age_s, 3),
-            expected=self._patience_s(node, view), unit="s", score=0.5,
-            text=f"{node} is silent for {age_s:.0f} s, beyond its patience of "
-            f"{self._patience_s(node, view):.0f} s",
+            onset_s=last_s, kind="telemetry_gap" if works else "node_silent",
+            cause="telemetry" if works else "unknown", severity="warning", job=job,
+            observed=round(age_s, 3), expected=patience_s, unit="s", score=0.5, text=text,
         )  # fmt: skip
         self._quiet[node] = seen
         return seen
@@ -155,6 +173,7 @@ class Silence(Quiet):
                 self._next_scan_s,
                 self._spare_s,
                 self._beat_s,
+                self._ended,
             )
         )
 
@@ -163,7 +182,7 @@ class Silence(Quiet):
         kept = msgspec.convert(state, SilenceState)
         self._heard, self._quiet, self._gap = set(kept.heard), kept.quiet, kept.gap
         self._next_scan_s, self._spare_s = kept.next_scan_s, kept.spare_s
-        self._beat_s = kept.beat_s
+        self._beat_s, self._ended = kept.beat_s, kept.ended
 
 
 def _judged(node: str, view: View) -> bool:

@@ -27,7 +27,9 @@ NETWORK_KINDS: frozenset[Kind] = frozenset({"nic_fault", "nic_flap", "nic_conges
 
 
 def cause_of(kind: Kind) -> Cause:
-    """What a metric of this family points at."""
+    """What a metric of this family points at; what a host is busy with is its software's doing."""
+    if kind == "host":
+        return "site_software"
     return "network" if kind in NETWORK_KINDS else "hardware"
 
 

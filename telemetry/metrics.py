@@ -123,7 +123,7 @@ _USUAL: tuple[Metric, ...] = (
          "node_infiniband_port_data_received_bytes_total", unit="bytes", bad="none"),
     _nic("nic_transmit_bytes_total", "context",
          "node_infiniband_port_data_transmitted_bytes_total", unit="bytes", bad="none"),
-    _host("host_load1", "processes", "context", "node_load1", bad="none"),
+    _host("host_load1", "processes", "performance", "node_load1", effect_min=64.0),
     _host("host_memory_available_bytes", "bytes", "context", "node_memory_MemAvailable_bytes",
           bad="none"),
 )  # fmt: skip

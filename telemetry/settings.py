@@ -210,7 +210,7 @@ class ProgressSettings(Section, frozen=True, kw_only=True):
     evaluation_floor_s: Positive = 900.0
     checkpoint_floor_s: Positive = 300.0
     unlearned_s: Positive = 1_800.0  # of a phase that was never seen to end
-    train_ceiling_s: Positive = 600.0  # the collective time-out of PyTorch
+    train_ceiling_s: Positive = 600.0  # PyTorch's collective time-out; more where steps are longer
     init_ceiling_s: Positive = 7_200.0
     evaluation_ceiling_s: Positive = 7_200.0
     checkpoint_ceiling_s: Positive = 3_600.0

@@ -447,6 +447,42 @@ def test_silent_nodes_behind_one_leaf_are_the_leaf_s_incident(together: bool) ->
     assert (1 if together else 4) == len(desk.newest)
 
 
+def test_nodes_behind_one_leaf_that_are_silent_while_their_job_goes_on_are_a_telemetry_gap() -> (
+    None
+):
+    desk = Desk()
+    gap = [replace(silent(f"n0{i}"), kind="telemetry_gap", cause="telemetry") for i in range(5)]
+    desk.see(170.0, *gap)
+
+    told = [i for i in desk.newest.values() if i.closed_at is None]
+    assert [("telemetry_gap", "telemetry", [])] == [(i.kind, i.cause, suspects(i)) for i in told]
+
+
+def test_a_host_out_of_memory_and_the_hang_after_it_are_one_story() -> None:
+    desk = Desk()
+    desk.see(101.0, fault("n03", "host", 100.0, "oom_system", certain=False, cause="user_code"))
+    desk.see(160.0, of_job("job_hang", 95.0))
+
+    assert ("host", "user_code") == (desk.only().kind, desk.only().cause)
+
+
+def test_a_node_whose_cpus_are_overloaded_is_named_for_a_slow_job_only() -> None:
+    busy = [
+        outlier(f"n{i:02d}", "host_load1", 100.0, "host", "site_software", 440.0) for i in range(16)
+    ]
+    one, all_, alone, little = Desk(), Desk(), Desk(), Desk()
+    one.see(150.0, slow(), busy[3])
+    all_.see(150.0, slow(), *busy)
+    little.see(150.0, slow(), replace(busy[3], observed=40.0))
+
+    assert [] == alone.see(150.0, busy[3])
+    assert ("host", "site_software", ["n03"]) == (
+        one.only().kind, one.only().cause, suspects(one.only()),
+    )  # fmt: skip
+    assert [] == suspects(all_.only())
+    assert [] == suspects(little.only())
+
+
 def test_three_silent_nodes_of_eight_stay_three() -> None:
     desk = Desk()
 

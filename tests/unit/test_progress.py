@@ -221,3 +221,18 @@ def test_a_restart_from_an_earlier_step_learns_no_pause() -> None:
     run.live(300.0, trains=True)
     run.live(60.0, trains=False, tensor=0.0)
     assert run.first("hang") is not None
+
+
+def test_steps_of_a_quarter_of_an_hour_are_no_hang_and_one_of_an_hour_is() -> None:
+    """Neither before the job's own step time is learned nor after."""
+    run = Run()
+    run.end_step()
+    for _ in range(8):
+        run.live(900.0, trains=False)
+        run.end_step()
+    assert run.first("hang") is None
+    learned_s = run.now_s - START_S
+    run.live(3_600.0, trains=False)
+    hang_s = run.first("hang")
+    assert hang_s is not None
+    assert 2_700.0 <= hang_s - learned_s <= 2_710.0

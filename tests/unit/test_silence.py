@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detectors.base import Sighting
-from detectors.silence import Silence
+from detectors.silence import JOBS_MAX, Silence
 from telemetry.settings import EngineSettings, TickSettings
-from tests.fakes import FakeView, cluster
+from tests.fakes import FakeView, cluster, job_step
 
 
 def heard(view: FakeView, at_s: float, nodes: Iterable[str] | None = None) -> None:
@@ -178,3 +178,35 @@ def test_a_restart_changes_nothing() -> None:
     heard(view, 200.0, ["n03"])
     assert list(straight.advance(201.0, view)) == list(resumed.advance(201.0, view)) != []
     assert straight.snapshot() == resumed.snapshot()
+
+
+def ended(detector: Silence, view: FakeView, at_s: float, job: str = "j1") -> None:
+    assert [] == list(detector.on_steps(job_step(int(at_s), at_s, 5.0, job), view, at_s))
+
+
+def test_a_job_that_goes_on_proves_that_its_silent_node_works() -> None:
+    view, detector = cluster(), Silence(EngineSettings())
+    heard(view, 0.0)
+    assert [] == run(view, ["n03"], 50.0, detector)
+    ended(detector, view, 45.0)
+    (seen,) = run_from(view, ["n03"], 50.0, 200.0, detector)
+    assert ("telemetry_gap", "telemetry", "n03") == (seen.kind, seen.cause, seen.node)
+    assert "the node worked" in seen.text
+
+
+def test_steps_that_ended_about_when_it_fell_silent_or_of_another_job_prove_nothing() -> None:
+    view, detector = cluster(), Silence(EngineSettings())
+    heard(view, 0.0)
+    ended(detector, view, 20.0)
+    ended(detector, view, 55.0, "j2")
+    assert [("node_silent", "n03", True)] == brief(run(view, ["n03"], 200.0, detector))
+
+
+def test_the_jobs_remembered_are_bounded_and_survive_a_restart() -> None:
+    view, detector = cluster(), Silence(EngineSettings())
+    for number in range(JOBS_MAX + 10):
+        ended(detector, view, float(number), f"job{number}")
+    copy = Silence(EngineSettings())
+    copy.restore(detector.snapshot())
+    assert copy.snapshot() == detector.snapshot()
+    assert JOBS_MAX == len(detector.snapshot()["ended"])
