@@ -14,6 +14,8 @@ from telemetry.archive_manifest import parse_manifest
 from telemetry.topics import TOPICS
 from tests.dying_archiver import POINTS, memory_log
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STARTS_MAX = 30
 
