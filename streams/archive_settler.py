@@ -12,7 +12,7 @@ from streams.archive_retention import expired
 from streams.archive_store import ArchiveStore
 from telemetry.archive import ArchiveFile, Extent
 from telemetry.archive_repair import examine
-from telemetry.errors import SourceUnavailable
+from telemetry.errors import InputError, SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.settings import ArchiveSettings
 
@@ -62,7 +62,12 @@ class Settler:
         """Settle what waits, then remove what is old. Raises SourceUnavailable; ask again."""
         while self._waiting:
             closed, size = self._waiting[0]
-            self._settle(closed)
+            try:
+                self._settle(closed)
+            except (FileNotFoundError, InputError) as error:
+                # Removed or spoiled by somebody: it stays as it is, and the next ones are settled.
+                self._metrics.store_failures.inc()
+                _log.error("file_not_settled error=%s", error)
             self._waiting.popleft()
             self._count(-size)
         now_s = self._clock.monotonic_s()
@@ -78,9 +83,10 @@ class Settler:
             self._offered.clear()
             try:
                 self.work()
-            except (OSError, SourceUnavailable) as error:
+            except Exception as error:  # noqa: BLE001 - the top of a thread that must not die
                 self._metrics.store_failures.inc()
-                _log.error("store_failed error=%s retry_s=%.0f", error, wait_s)
+                unknown = not isinstance(error, OSError | SourceUnavailable)
+                _log.error("store_failed error=%s retry_s=%.0f", error, wait_s, exc_info=unknown)
                 stop.wait(wait_s)
                 wait_s = min(2.0 * wait_s, RETRY_MAX_S)
             else:

@@ -100,6 +100,7 @@ class Archiver:
         """
         now_s = self._clock.monotonic_s()
         if now_s - self._discovered_at >= DISCOVER_EVERY_S:
+            self._sync()
             self._discover()
         lines: Sequence[ArchiveLine] = ()
         if self._settler.is_full:
@@ -107,18 +108,26 @@ class Archiver:
         else:
             lines = self._poll(min(timeout_s, self._settings.sync_s))
         self._take(lines)
-        self.sync_if_due()
-        if self._jumps:
-            self._judge()
-        elif now_s - self._bounds_at >= BOUNDS_EVERY_S:
-            self._look()
+        self._ask(look=now_s - self._bounds_at >= BOUNDS_EVERY_S)
         return len(lines)
+
+    def _ask(self, *, look: bool) -> None:
+        """Questions to the broker; an answer may take as long as the request timeout."""
+        if not self._jumps and not look:
+            self.sync_if_due()
+            return
+        self._sync()
+        self._judge()
+        if look:
+            self._look()
 
     def sync_if_due(self) -> None:
         """Everything onto the disk when `sync_s` passed; files that are old enough are closed."""
+        if self._clock.monotonic_s() - self._synced_at >= self._settings.sync_s:
+            self._sync()
+
+    def _sync(self) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s - self._synced_at < self._settings.sync_s:
-            return
         for (topic, _), position in self._positions.items():
             writer = position.writer
             writer.sync()
@@ -219,6 +228,7 @@ class Archiver:
         try:
             lines = self._reader.poll(timeout_s)
         except OffsetGone:
+            self._sync()
             self._give_up_deleted()
             return ()
         self._astray = False
@@ -251,6 +261,8 @@ class Archiver:
 
     def _judge(self) -> None:
         """A jump is a gap as far as the broker deleted what lies before its first offset."""
+        if not self._jumps:
+            return
         for place, (first_kept, _) in self._reader.bounds(list(self._jumps)).items():
             first, until = self._jumps[place]
             if first_kept > first:

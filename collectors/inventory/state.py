@@ -15,6 +15,7 @@ from telemetry.topics import INVENTORY
 
 OURS = ("sched/", "job/")  # hw/<node> is the agents'
 _READ_S = 1.0
+_EMPTY_MAX = 10
 _UNKNOWN = b""
 
 _log = logging.getLogger("nodewarden.inventory")
@@ -85,10 +86,10 @@ def stored_state(reader: LogReader) -> dict[str, bytes]:
     left = {place: end for place, (first, end) in bounds.items() if first < end}
     stored: dict[str, bytes] = {}
     reader.assign({place: bounds[place][0] for place in left})
-    while left:
+    empty = 0
+    while left and empty < _EMPTY_MAX:  # the last offsets may be none that anybody gets to see
         lines = reader.poll(_READ_S)
-        if not lines:  # the last offsets may be none that anybody gets to see
-            break
+        empty = 0 if lines else empty + 1
         for line in lines:
             place = (line.topic, line.partition)
             key = (line.key or b"").decode("utf-8", "replace")

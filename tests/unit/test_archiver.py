@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +19,9 @@ from streams.archiver import BOUNDS_EVERY_S, DISCOVER_EVERY_S, Archiver, Gap
 from telemetry.archive import Torn, archive_files, read_archive
 from telemetry.archive_manifest import parse_manifest, rebuild_manifest
 from telemetry.errors import InputError, SourceUnavailable
+from telemetry.ports import Place
 from telemetry.settings import ArchiveSettings
-from telemetry.testing import ManualClock, MemoryLog
+from telemetry.testing import ManualClock, MemoryLog, MemoryLogReader
 from telemetry.topics import INVENTORY, TELEMETRY
 
 TOPICS = (TELEMETRY, INVENTORY)
@@ -227,6 +229,54 @@ def test_what_was_taken_is_on_the_disk_after_the_sync_interval(tmp_path: Path) -
         clock.advance(PLAIN.sync_s)
         archiver.step(0.1)
         assert offsets(tmp_path) == list(range(10))
+
+
+class Slow(MemoryLogReader):
+    """Looks at the disk whenever it is asked something that may take long."""
+
+    def __init__(self, log: MemoryLog, out: Path) -> None:
+        super().__init__(log, 500)
+        self._out = out
+        self.seen: list[list[int]] = []
+
+    def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
+        self.seen.append(offsets(self._out))
+        return super().bounds(places)
+
+
+def test_before_a_question_to_the_broker_everything_is_on_the_disk(tmp_path: Path) -> None:
+    log, clock, metrics = filled(10), ManualClock(), ArchiveMetrics()
+    reader = Slow(log, tmp_path)
+    settler = Settler(DirectoryStore(tmp_path), PLAIN, 1_920.0, clock, metrics)
+    archiver = Archiver(reader, settler, PLAIN, clock, metrics, topics=TOPICS)
+    archiver.start()
+    archiver.step(0.1)
+    more(log, 5)
+    clock.advance(BOUNDS_EVERY_S)
+    archiver.step(0.1)
+    log.trim(TELEMETRY, 0, 15)
+    more(log, 5)
+    log.trim(TELEMETRY, 0, 18)
+    archiver.step(0.1)
+    archiver.stop()
+    assert reader.seen == [[], list(range(15)), list(range(15))]
+
+
+def test_a_closed_file_that_somebody_removed_does_not_stop_the_others(tmp_path: Path) -> None:
+    log, clock = filled(40), ManualClock()
+    with archiving(log, tmp_path, clock, SMALL) as archiver:
+        run(archiver)
+    files = archive_files(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    metrics = ArchiveMetrics()
+    settler = Settler(DirectoryStore(tmp_path), SMALL, 1_920.0, clock, metrics)
+    for file in files[:3]:
+        settler.offer(file)
+    (tmp_path / files[0].relative).unlink()
+    (tmp_path / files[1].relative).write_bytes(zstandard.compress(b"no record\n"))
+    settler.work()
+    said = parse_manifest((tmp_path / "manifest.json").read_bytes())
+    assert list(said) == [files[2].relative]
 
 
 def test_a_topic_that_comes_into_being_is_archived_from_its_first_record(tmp_path: Path) -> None:
