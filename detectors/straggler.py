@@ -7,13 +7,14 @@ as fast as before, restarts with `clear_steps` normal steps, or ends no step for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+from statistics import median
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from detectors.base import Quiet, Sighting, View
 from detectors.gather import Gatherer, WholeStep, by_step
@@ -77,12 +78,12 @@ class Pace(msgspec.Struct):
         """Whether a step was long by its work: a batch or a sequence that grew is no slowness."""
         if pace is None or not self.paces:
             return False
-        return pace * settings.slow_ratio >= float(np.median(self.paces))
+        return pace * settings.slow_ratio >= median(self.paces)
 
     def _turn(self, job: str, reference_s: float, settings: StragglerSettings) -> list[Sighting]:
         late = [one for one in self.recent if one.slow]
         if self.seen is None and len(late) >= settings.recent_slow_steps:
-            observed_s = float(np.median([one.step_time_s for one in self.recent]))
+            observed_s = median([one.step_time_s for one in self.recent])
             climb_s = self._climb_s(late[0], reference_s, settings)
             self.seen = _sighting(job, late[0].began_s - climb_s, observed_s, reference_s, climb_s)
             return [self.seen]
@@ -172,9 +173,9 @@ class Straggler(Quiet):
 def _reference(baseline: list[float], settings: StragglerSettings) -> tuple[float, float]:
     """(median, robust sigma) of the job's own steps in seconds; (inf, 0) while they are too few."""
     if len(baseline) < settings.baseline_min_steps:
-        return np.inf, 0.0
-    middle = float(np.median(baseline))
-    return middle, MAD_TO_SIGMA * float(np.median(np.abs(np.array(baseline) - middle)))
+        return math.inf, 0.0
+    middle = median(baseline)
+    return middle, MAD_TO_SIGMA * median([abs(step_s - middle) for step_s in baseline])
 
 
 def _sighting(
