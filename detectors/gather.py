@@ -149,10 +149,7 @@ def _tokens(records: list[Steps]) -> float | None:
 
 def _spread(columns: list[list[float | None]], sizes: list[int]) -> FloatArray:
     """The columns one after the other, each of its size, NaN missing."""
-    told = list(map(len, columns))
-    if told == sizes:
-        return np.array(list(chain.from_iterable(columns)), dtype=np.float64)
-    if told == [1] * len(told):
-        return np.repeat(np.array([column[0] for column in columns], dtype=np.float64), sizes)
-    full = map(full_column, columns, sizes)
-    return np.array(list(chain.from_iterable(full)), dtype=np.float64)
+    values: list[float | None] = []
+    for column, size in zip(columns, sizes, strict=True):
+        values += column if len(column) == size else full_column(column, size)
+    return np.array(values, dtype=np.float64)
