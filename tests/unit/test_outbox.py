@@ -287,12 +287,12 @@ def test_replaced_producers_are_counted(node: Node) -> None:
 
 
 def test_memory_stays_flat_through_an_outage(tmp_path: Path) -> None:
-    node = Node(tmp_path, bytes_max=2_000_000)
+    node = Node(tmp_path, bytes_max=600_000)
     node.link.closed = True
     for number in range(500):
         node.frame(float(number))
     tracemalloc.start()
-    for number in range(20_000):
+    for number in range(6_000):
         node.frame(float(number))
         if number % 100 == 0:
             node.pass_s(1)
@@ -300,7 +300,7 @@ def test_memory_stays_flat_through_an_outage(tmp_path: Path) -> None:
     tracemalloc.stop()
 
     assert grown < 500_000
-    assert node.spool.size_bytes <= 2_000_000
+    assert node.spool.size_bytes <= 600_000
     node.spool.close()
 
 
