@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -18,6 +19,7 @@ class TopicReader:
     """Reads partitions to their end, without a group; an async context manager."""
 
     def __init__(self, brokers: str, client_id: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=brokers,
             client_id=client_id,
@@ -53,7 +55,11 @@ class TopicReader:
         self, topic: str, partition: int, from_offset: int,
         take: Callable[[ConsumerRecord], None],
     ) -> int:  # fmt: skip
-        """Hand all records from `from_offset` to the end to `take`; the end's offset."""
+        """Hand all records from `from_offset` to the end to `take`; the end's offset.
+
+        Raises SourceUnavailable where none comes for the time-out: a load that hangs is no lag, so
+        no watchdog would see it.
+        """
         place = TopicPartition(topic, partition)
         begin, end = await self.bounds(topic, partition)
         start = max(begin, from_offset)
@@ -61,10 +67,17 @@ class TopicReader:
             return end
         self._consumer.assign([place])
         self._consumer.seek(place, start)
+        heard_s = time.monotonic()
         while await self._consumer.position(place) < end:
             found = await self._consumer.getmany(place, timeout_ms=1_000)
             for record in found.get(place, ()):
                 take(record)
+            if found:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > self._timeout_s:
+                raise SourceUnavailable(
+                    f"{topic}/{partition}: nothing read for {self._timeout_s:g} s"
+                )
         return end
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from collectors.broker.publisher import KafkaPublisher
 from evaluation.faults import parse_fault
 from evaluation.simulator import START_S, Simulation
 from nodewarden.publishing import Target
-from telemetry.records import Record
-from telemetry.settings import KafkaSettings
 from tests.kafka.broker import Broker
+from tests.kafka.feed import Piece, feeding
 from tests.kafka.live import LiveWorker
-from tests.kafka.reading import WallClock
-from tests.kafka.told import assert_as_plain, publish_history
+from tests.kafka.told import assert_as_plain
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -30,10 +24,7 @@ FAULTS = (
     "xid94@n050+60", "nvme@n055+200", "xid13@n060+240", "silent@n012+300", "oom@n044+400",
     "power-brake@n024+180",
 )  # fmt: skip
-SEEDS = (1, 2)  # two pieces, one after the other
 TARGET = Target("history", 1)
-SLICE = 150  # records, and then a pause, so that the worker sees many batches
-PAUSE_S = 0.04
 OFTEN_S = 0.05  # between snapshots: after nearly every batch
 KILLED = -9
 
@@ -46,8 +37,7 @@ ROUNDS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-@lru_cache(maxsize=2)
-def piece(seed: int) -> tuple[tuple[float, Record], ...]:
+def piece(seed: int) -> Piece:
     """64 nodes with eleven faults; the second piece is a day older than the first."""
     run = Simulation(
         NODES, minutes=MINUTES, seed=seed, faults=[parse_fault(text) for text in FAULTS],
@@ -56,68 +46,16 @@ def piece(seed: int) -> tuple[tuple[float, Record], ...]:
     return tuple(run.records())
 
 
-class Import:
-    """`import --kafka` of both pieces in a thread, in portions: each is asked for."""
-
-    def __init__(self, broker: Broker, portions: int) -> None:
-        self._broker = broker
-        self._allowed = threading.Semaphore(0)
-        self._every = sum(len(piece(seed)) for seed in SEEDS) // portions + 1
-        self._sent = 0
-        self._thread = threading.Thread(target=self._run)
-        self.error: Exception | None = None
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def more(self, portions: int = 1) -> None:
-        """Let so many portions go."""
-        self._allowed.release(portions)
-
-    def join(self) -> None:
-        """All that is left."""
-        self.more(100)
-        self._thread.join()
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        kafka = KafkaSettings(brokers=(self._broker.address,), request_timeout_s=30.0)
-        try:
-            publisher = KafkaPublisher(kafka, WallClock())
-            for seed in SEEDS:
-                publish_history(publisher, self._paced(piece(seed)), TARGET, f"seed {seed}")
-            publisher.close()
-        except Exception as error:  # noqa: BLE001 - raised where the thread is joined
-            self.error = error
-
-    def _paced(self, records: Iterable[tuple[float, Record]]) -> Iterator[tuple[float, Record]]:
-        for record in records:
-            if self._sent % self._every == 0:
-                self._allowed.acquire()
-            if self._sent % SLICE == 0:
-                time.sleep(PAUSE_S)
-            self._sent += 1
-            yield record
-
-
-@contextmanager
-def importing(broker: Broker, portions: int) -> Iterator[Import]:
-    run = Import(broker, portions)
-    run.start()
-    try:
-        yield run
-    finally:
-        run.join()
+PIECES = ((TARGET, tuple(piece(seed) for seed in (1, 2))),)
 
 
 def die(broker: Broker, directory: Path, rounds: Sequence[tuple[str, int]]) -> None:
     """Import while workers end at their points, one after the other; then one to the end."""
-    with importing(broker, len(rounds) + 1) as run:
+    with feeding(broker, PIECES, len(rounds) + 1) as feed:
         for point, number in rounds:
             program = ("-m", "tests.kafka.killed_worker", "kill", point, str(number))
             with LiveWorker(broker, directory, program=program, snapshot_s=OFTEN_S) as worker:
-                run.more()
+                feed.more()
                 assert worker.wait() == KILLED, worker.gone(f"{point} not passed {number} times")
     fold_to_the_end(broker, directory)
 
@@ -139,7 +77,7 @@ def check(broker: Broker, worker: LiveWorker) -> None:
 
 
 @pytest.mark.parametrize("point", ROUNDS)
-def test_a_worker_killed_at_a_named_point_loses_and_doubles_nothing(
+def test_a_worker_killed_at_a_named_point_loses_and_doubles_nothing_k1_k13(
     point: str, clean_topics: Broker, tmp_path: Path
 ) -> None:
     die(clean_topics, tmp_path, ROUNDS[point])
@@ -147,9 +85,9 @@ def test_a_worker_killed_at_a_named_point_loses_and_doubles_nothing(
 
 def test_a_broker_killed_twice_loses_and_doubles_nothing(own_kafka: Broker, tmp_path: Path) -> None:
     with LiveWorker(own_kafka, tmp_path, snapshot_s=OFTEN_S) as worker:
-        with importing(own_kafka, 4) as run:
+        with feeding(own_kafka, PIECES, 4) as feed:
             for _ in range(2):
-                run.more()
+                feed.more()
                 worker.wait_until(
                     lambda found: found.get(("settled_offset", "history"), 0) > 0, "folding"
                 )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
-from nodewarden.logs import Log
-from nodewarden.publishing import Target, publish_logs
 from streams.fold import Fold, ShardKind
 from streams.replay import Outcome, drive
 from telemetry.archive_line import ArchiveLine
 from telemetry.codec import decode, rejected
 from telemetry.placement import Placement
-from telemetry.ports import Publisher
 from telemetry.records import Arrived, Record, Rejected
 from telemetry.topics import FINDINGS, INCIDENTS, TELEMETRY
 from tests.folding import fresh
@@ -95,15 +91,6 @@ def assert_as_plain(
     assert sorted(plain.said.keys() - live.said.keys()) == [], "lost"
     assert live.said == plain.said
     return fold, plain, live
-
-
-def publish_history(
-    publisher: Publisher, records: Iterable[tuple[float, Record]], target: Target, name: str
-) -> int:
-    """One piece of history, as `import --kafka` publishes it; how many records."""
-    arrived = (Arrived(i, at_s, record) for i, (at_s, record) in enumerate(records))
-    log = Log(name=name, kind="capture", records=arrived)
-    return publish_logs([log], publisher, target).records
 
 
 def _arrived(line: ArchiveLine, kind: ShardKind, placement: Placement) -> Arrived:
