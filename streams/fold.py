@@ -445,6 +445,7 @@ class Fold:
             return
         states = {d.name: _plain(d.snapshot()) for d in self.detectors}
         book, story = self.book, _plain(self.correlator.snapshot())
+        policy = self.settings.policy
         cluster_same = record.settings.cluster == self.settings.cluster
         if self.ready and not cluster_same:
             # Under another name everything has other ids: what is open can only end here.
@@ -461,6 +462,8 @@ class Fold:
                     detector.restore(states[detector.name])
             retired = self.book.retire(self._speakers(), self.now)
             self._correlate(retired, findings, incidents)
+            if record.settings.policy != policy:
+                incidents += self.judge.reconsider(record.settings.policy, self.now)
         rules = record.settings.ticks
         for skew in self.skews.values():
             skew.adopt(rules)

@@ -79,6 +79,17 @@ class Judge:
             for known in self.docket.incidents.values()
         )
 
+    def reconsider(self, policy: PolicySettings, now: float) -> list[Incident]:
+        """The rules changed: the open incidents of which the ladder says something else now."""
+        said: list[Incident] = []
+        for known in list(self.docket.incidents.values()):
+            if known.closed_at is not None:
+                continue
+            fresh = self._decide(known, self._context_of(known, self.docket.ledger), policy, now)
+            if not _same(_last(known), fresh):
+                said.append(self._say(known, policy, now))
+        return said
+
     def advance(self, policy: PolicySettings, now: float, forget_s: float) -> list[Incident]:
         """Re-judge what is due, say open incidents again, forget what closed long ago."""
         said: list[Incident] = []

@@ -48,10 +48,12 @@ class Announcer:
         if shard.kind != "live":
             return None
         digest = settings_digest(engine)
-        if self._told.get(shard.name) == digest:
+        told = self._told.get(shard.name)
+        if told == digest:
             return None
         self._told[shard.name] = digest
-        if shard.fold.ready and shard.fold.digest == digest:
+        # What the fold runs with tells only as long as nothing of ours is on its way to it.
+        if told is None and shard.fold.ready and shard.fold.digest == digest:
             return None
         self._seq += 1
         return Settings(

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 from faust.exceptions import ProducerSendError
@@ -319,8 +320,12 @@ class StreamWorker:
 
     def adopt(self, configuration: Configuration) -> None:
         """A changed settings file: the engine's part is announced, the rest needs a restart."""
-        self.configuration = configuration
-        self._announcer.adopt(configuration)
+        engine = configuration.engine
+        kept = msgspec.structs.replace(self.configuration, engine=engine)
+        if kept != configuration:
+            LOG.warning("settings outside [engine] changed: they take force at the next start")
+        self.configuration = kept
+        self._announcer.adopt(kept)
 
     async def _give_up(self, why: str) -> None:
         self.failed = why

@@ -100,3 +100,16 @@ def test_everything_can_be_closed_at_once_and_is_forgotten_in_time() -> None:
     assert [(one.rev, one.closed_at) for one in closed] == [(1, 5.0)]
     assert court.advance(POLICY, 700.0, forget_s=600.0) == []
     assert court.docket.incidents == {}
+
+
+def test_changed_rules_say_anew_only_what_they_decide_otherwise() -> None:
+    ladder = Ladder()
+    court = judge(ladder)
+    court.take([incident("open"), incident("closed")], POLICY, 3.0)
+    court.take([incident("closed", closed_at=4.0)], POLICY, 4.0)
+
+    assert court.reconsider(POLICY, 5.0) == []
+    ladder.action = "isolate"
+    (said,) = court.reconsider(POLICY, 6.0)
+
+    assert (said.id, said.rev, said.verdict.action, said.verdict.at) == ("open", 1, "isolate", 6.0)
