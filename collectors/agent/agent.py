@@ -110,15 +110,20 @@ class Agent:
         ]
         for timer in self._timers:
             timer.plan(self._clock)
+        try:
+            self._loop(workers)
+        finally:  # also after an error of ours: what is known leaves the node
+            for worker in workers:
+                worker.end()
+            self._finish()
+
+    def _loop(self, workers: Sequence[Worker]) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_out, selectors.EVENT_READ)
-            if sources.socket is not None:
-                selector.register(sources.socket.socket, selectors.EVENT_READ)
+            if self._sources.socket is not None:
+                selector.register(self._sources.socket.socket, selectors.EVENT_READ)
             while not self._stopping:
                 self._turn(selector, workers)
-        for worker in workers:
-            worker.end()
-        self._finish()
 
     def _turn(self, selector: selectors.BaseSelector, workers: Sequence[Worker]) -> None:
         self._watch(selector)

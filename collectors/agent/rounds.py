@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from collectors.agent.cells import Cells
 from collectors.agent.counts import Counts
 from collectors.agent.hardware import HardwareSource
@@ -57,7 +59,9 @@ class Rounds:
         counts.add("scrapes_left_out", done.skipped)
         counts.add("errors", len(done.failures), "exporter")
         counts.add("rejected", done.broken, "exporter")
-        reading = Reading([*done.events], done.rejected, done.failures)
+        events = [structs.replace(event, boot_id=self._boot_id) for event in done.events]
+        counts.add("events", len(events), "exporter")
+        reading = Reading([*events], done.rejected, done.failures)
         frame = cells.frame(GPU, self._node, self._boot_id, at_s)
         if frame is not None:
             reading.records.append(frame)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from datetime import UTC
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors import step_reporter
 from collectors.agent.step_socket import BYTES_MAX, DATAGRAMS_MAX, StepSocket, read_datagram
 from collectors.agent.steps import EVERY_S, LINGER_S, StepBatcher, StepRow
 from collectors.agent.tail import TailPosition
@@ -261,6 +264,18 @@ def test_a_reporter_never_waits_nobody_listens_or_it_does_not_keep_up(tmp_path: 
     assert full.report(100_001)  # there is room again
     listening.close()
     assert not full.report(100_002)
+
+
+def test_the_reporter_s_file_runs_alone(tmp_path: Path) -> None:
+    """No package of ours or of anybody else's is there."""
+    file = tmp_path / "step_reporter.py"
+    file.write_text(Path(step_reporter.__file__).read_text("utf-8"), "utf-8")
+    program = "import step_reporter as s; print(s.StepReporter(rank=0, path='/none').report(1))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=tmp_path, capture_output=True, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    assert "False\n" == done.stdout
 
 
 @pytest.mark.parametrize("bad", [{"step": "x"}, {"step": None}, {"loss": object()}, {"loss": [1]}])
