@@ -5,6 +5,7 @@ NodewardenError
 ├── InputError         a file or directory cannot be read as what it claims to be: one line, exit 2
 ├── PublishError       Kafka refused: retried, then the process exits 3
 ├── SourceUnavailable  one collector's source is down: counted, tried again
+│   ├── ListingIncomplete  the scheduler's listing breaks off: it changes nothing
 │   └── OffsetGone     the broker no longer keeps where a reader wants to read on: it decides anew
 └── SnapshotError      a stored snapshot cannot be used: the one before it is
 
@@ -30,6 +31,10 @@ class PublishError(NodewardenError):
 
 class SourceUnavailable(NodewardenError):
     """One collector's source does not answer."""
+
+
+class ListingIncomplete(SourceUnavailable):
+    """The scheduler answered, and not with everything; what it left out is unknown, not gone."""
 
 
 class OffsetGone(SourceUnavailable):

@@ -6,7 +6,7 @@ Nothing here reads a file or the environment: `nodewarden.settings_file` does, o
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -393,13 +393,70 @@ class CollectSettings(Section, frozen=True, kw_only=True):
     metrics_address: str = "127.0.0.1:9107"  # "" serves no metrics
 
 
+class SlurmSettings(Section, frozen=True, kw_only=True):
+    """The inventory out of Slurm's commands; `partitions` also holds for slurmrestd."""
+
+    squeue: str = "squeue"  # each a name or a path
+    sinfo: str = "sinfo"
+    scontrol: str = "scontrol"
+    conf: str = ""  # slurm.conf, where it is not in its usual place
+    output: Literal["auto", "json", "text"] = "auto"  # text: Slurm before 21.08, or without JSON
+    partitions: tuple[str, ...] = ()  # of these; (): of all
+    topology: bool = True  # leaf switches and blocks, `scontrol show topology`
+    timeout_s: Positive = 20.0  # of one command
+    output_max_bytes: Count = 200_000_000
+
+
+class SlurmrestdSettings(Section, frozen=True, kw_only=True):
+    """The inventory out of slurmrestd."""
+
+    url: str = ""  # http://host:6820, https://host or unix:/run/slurmrestd.sock
+    user: str = ""  # whose token it is; "": nobody is named, the token says it
+    token_file: str = ""  # holds the JWT, read again for each request; "": the socket is trusted
+    ca_file: str = ""  # of https, where the system's authorities do not know it
+    version: str = ""  # "v0.0.41"; "": the newest that both know
+    timeout_s: Positive = 20.0
+    answer_max_bytes: Count = 200_000_000
+
+
+class KubernetesSettings(Section, frozen=True, kw_only=True):
+    """The inventory out of the Kubernetes API."""
+
+    kubeconfig: str = ""  # "": the service account of the pod, else the user's own file
+    context: str = ""
+    namespaces: tuple[str, ...] = ()  # of training pods; (): all
+    node_selector: str = ""  # label selectors: what else there is, is not watched
+    pod_selector: str = ""
+    job_labels: tuple[str, ...] = ()  # that name a pod's job, before those of the known operators
+    rack_labels: tuple[str, ...] = ("topology.kubernetes.io/rack",)  # of these the first there is
+    leaf_labels: tuple[str, ...] = (
+        "network.topology.nvidia.com/leaf", "fabric.topograph.run/tier-0",
+        "topology.k8s.aws/network-node-layer-3",
+    )  # fmt: skip
+    pod_labels: tuple[str, ...] = (
+        "network.topology.nvidia.com/spine", "fabric.topograph.run/tier-1",
+        "topology.k8s.aws/network-node-layer-2",
+    )  # fmt: skip
+    watch_s: Annotated[float, Meta(ge=5.0, le=3_600.0)] = 120.0  # a watch is begun anew after it
+    timeout_s: Positive = 20.0
+    page: Annotated[int, Meta(ge=1, le=10_000)] = 500  # of one answer of a listing
+
+
 class InventorySettings(Section, frozen=True, kw_only=True):
     """The poller that tells the log who runs where."""
 
+    source: Literal["", "file", "slurm", "slurmrestd", "kubernetes"] = ""  # or by an option
+    file: str = ""  # jobs.json
+    topology_file: str = ""  # as jobs.json; its "topology" goes before what the scheduler says
+    protected: tuple[str, ...] = ()  # nodes never to be isolated, "login[1-2]"
+    keep_ended_s: NotNegative = 1_800.0  # ended jobs and attempts stay listed, for what comes late
     poll_s: Positive = 5.0  # how often the source is asked
     listing_s: Positive = 600.0  # everything is said again
     part_bytes: Annotated[int, Meta(ge=10_000, le=900_000)] = 500_000  # of one record of a listing
     metrics_address: str = "127.0.0.1:9110"  # "" serves no metrics
+    slurm: SlurmSettings = SlurmSettings()
+    slurmrestd: SlurmrestdSettings = SlurmrestdSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
 
 
 class Configuration(Section, frozen=True, kw_only=True):
