@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from collectors.training.fields import fill, number
 from collectors.training.model import Note, Step
@@ -33,8 +34,7 @@ _PAIR = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """One drawing of a bar.
 
     trains  its name is none or speaks of steps
@@ -51,8 +51,7 @@ class Bar:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True, gc=False):
     """The newest drawing of a speaker's bar; `of` is the size of the bar that counts steps."""
 
     of: int | None

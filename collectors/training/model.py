@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from telemetry.records import Rejected, StepKind
 
 Role = Literal["cause", "echo", "warning"]
 Value = float | int | str | bool | None
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct, gc=False):
     """One step line.
 
     form         row of `forms.FORMS` that read it
@@ -40,7 +41,7 @@ class Step:
     host: str | None = None
     reckoned: bool = False
     repeat: bool = False
-    more: dict[str, float] = field(default_factory=dict)
+    more: dict[str, float] = {}
 
 
 @dataclass(slots=True)

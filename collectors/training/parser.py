@@ -51,6 +51,7 @@ class TrainingParser:
         self._hint_s: float | None = None  # a time in the log's head, for years nobody names
         self._lines = 0  # before the block
         self._block, self._dated_to, self._at = b"", 0, 0
+        self._counted = self._counted_to = 0  # lines of the block, up to where
         self._near_s: float | None = None  # the newest time known
         self._first_s: float | None = None  # the first time of the log
         self._first_at = 0  # where in the block it stands
@@ -141,6 +142,7 @@ class TrainingParser:
         self._lines += block.count(b"\n")
         self._look_back(len(block))
         self._block, self._first_at = b"", 0
+        self._counted = self._counted_to = 0
 
     def _known(self, position: int) -> Iterator[Said]:
         """What lines of the two most frequent forms say, one after the other as they lie there.
@@ -222,7 +224,9 @@ class TrainingParser:
 
     def _number(self) -> int:
         """Of the line that is read."""
-        return self._lines + self._block.count(b"\n", 0, self._at) + 1
+        self._counted += self._block.count(b"\n", self._counted_to, self._at)
+        self._counted_to = self._at
+        return self._lines + self._counted + 1
 
     def _broken(self, reason: str, line: bytes, number: int) -> Rejected:
         return rejected(reason, line, f"{self._name}:{number}", self._near_s)

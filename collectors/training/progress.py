@@ -7,7 +7,8 @@ printed times is one. What all ranks print is one step.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from collectors.training.model import Step
 from telemetry.codec import AT_MAX_S, AT_MIN_S
@@ -19,13 +20,22 @@ FIRST_MAX = 100  # a log's first line further on than this is a log without its 
 SAME_S = 30.0  # ranks print one step within this
 
 
-class _Last(NamedTuple):
+class _Last(Struct, frozen=True, gc=False):
     """The newest step of one speaker; `printed_s` None where its time was reckoned."""
 
     step: int
     form: str
     printed_s: float | None
     kind: StepKind
+
+
+class _Shared(Struct, frozen=True, gc=False):
+    """A step that every rank may print."""
+
+    step: int
+    loss: float | None
+    at_s: float | None
+    key: str
 
 
 class Progress:
@@ -39,7 +49,8 @@ class Progress:
     def __init__(self, clock_s: float | None) -> None:
         self._clock_s = clock_s
         self._speakers: OrderedDict[str, _Last] = OrderedDict()
-        self._recent: deque[tuple[int, float | None, float | None, str]] = deque(maxlen=RECENT)
+        self._recent: deque[_Shared] = deque()
+        self._of_number: dict[int, list[_Shared]] = {}  # the same, by step
         self._newest: _Last | None = None
         self._anchor_s: float | None = None
         self._dated_late = False  # the anchor is a date that stood after a step line
@@ -106,8 +117,18 @@ class Progress:
             self._time(step, own, near_s)
         self._keep(step, number, key)
         if shared and not step.repeat:
-            self._recent.append((number, step.loss, step.at_s, key))
+            self._remember(_Shared(number, step.loss, step.at_s, key))
         return step
+
+    def _remember(self, said: _Shared) -> None:
+        self._recent.append(said)
+        self._of_number.setdefault(said.step, []).append(said)
+        if len(self._recent) > RECENT:
+            oldest = self._recent.popleft()
+            same = self._of_number[oldest.step]
+            del same[0]
+            if not same:
+                del self._of_number[oldest.step]
 
     def _since(self, number: int, last: _Last | None) -> int | None:
         """How many steps a line speaks for: since the line before, or since training started
@@ -126,11 +147,12 @@ class Progress:
         return step
 
     def _said(self, step: Step, number: int, key: str) -> bool:
-        return any(
-            number == other and step.loss == loss and (key == "" or who != key)
-            and (at_s is None or step.at_s is None or abs(at_s - step.at_s) <= SAME_S)
-            for other, loss, at_s, who in self._recent
-        )  # fmt: skip
+        for said in self._of_number.get(number, ()):
+            other_s = said.at_s
+            near = other_s is None or step.at_s is None or abs(other_s - step.at_s) <= SAME_S
+            if near and step.loss == said.loss and (key == "" or said.key != key):
+                return True
+        return False
 
     def _kind(self, step: Step, number: int, last: _Last | None) -> StepKind:
         if step.repeat:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[ -/]?[@-~]")
 _PREFIX = re.compile(
@@ -15,8 +16,7 @@ _PREFIX = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Speaker:
+class Speaker(Struct, frozen=True, gc=False):
     """The words before a line.
 
     key         tells speakers of one log apart, "" where a line has no prefix
@@ -58,15 +58,16 @@ def split(text: str) -> tuple[Speaker, str]:
     if label is not None and what is None and not label.isdecimal() and _is_word(label):
         cut = found.start("label")
         return NOBODY, text[cut:]  # "TypeError: ..." is no speaker
-    return _speaker(found, label, what), text[found.end() :]
+    return _speaker(found[0], label, what, found["number"]), text[found.end() :]
 
 
-def _speaker(found: re.Match[str], label: str | None, what: str | None) -> Speaker:
-    number = int(found["number"]) if what is not None else None
+@lru_cache(maxsize=4_096)
+def _speaker(words: str, label: str | None, what: str | None, digits: str | None) -> Speaker:
+    number = int(digits) if digits is not None else None
     task = int(label) if label is not None and label.isdecimal() else None
     rank = number if what == "rank" else None
     return Speaker(
-        key=_key(rank, task, found[0]),
+        key=_key(rank, task, words),
         rank=rank,
         task=task,
         local_rank=number if what is not None and what != "rank" else None,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collectors.training import forms
 from collectors.training.speakers import Speaker
@@ -13,8 +16,7 @@ JOINED_MAX = 8_192
 _ENDS_OTHERS = ("Traceback", "time (ms)", "----", "[20")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """One line: its speaker, the words after the prefix, its bytes.
 
     number  of the line in its file, None where it is the one that is just read
