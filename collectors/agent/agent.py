@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # it brings numpy, which a node without training logs does no
 TURN_S = 1.0  # the loop turns at least so often
 LOGS_S = 1.0
 LOOK_S = 10.0
+LOGS_SAVED_S = 10.0  # a position in logs that never pause is kept so often
 SETTLE_S = 1.0
 REJECTED_A_MINUTE = 60
 CLOSE_S = 3.0
@@ -69,6 +71,8 @@ class Agent:
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._results = Results(self.wake)
         self._timers: list[_Timer] = []
+        self._logs_position: TailPosition | None = None  # waits for its steps to leave the batch
+        self._logs_saved_s = -math.inf
         self._watched: int | None = None
 
     def wake(self) -> None:
@@ -124,6 +128,9 @@ class Agent:
                 selector.register(self._sources.socket.socket, selectors.EVENT_READ)
             while not self._stopping:
                 self._turn(selector, workers)
+        self._kernel()
+        self._logs()
+        self._datagrams()
 
     def _turn(self, selector: selectors.BaseSelector, workers: Sequence[Worker]) -> None:
         self._watch(selector)
@@ -144,6 +151,7 @@ class Agent:
                 timer.plan(self._clock)
         for steps in self._batcher.take(now_s):
             self._put(steps)
+        self._logs_reached()
         self._sink.pump()
 
     def _watch(self, selector: selectors.BaseSelector) -> None:
@@ -202,10 +210,19 @@ class Agent:
         errors, training.tails.counts.errors = training.tails.counts.errors, []
         self._notes.say_all(errors)
         self._counts.add("errors", len(errors), "training")
-        if training.is_quiet and self._batcher.due_s() is None:
-            settling = self._sources.logs_settling
-            if settling is not None:
-                settling.reached(self._ticket, training.tails.position())
+        # A position is best taken when no log has told half of something; but one that never pauses
+        # must not be read again from far behind after a kill.
+        now_s = self._clock.monotonic_s()
+        if training.is_quiet or now_s - self._logs_saved_s >= LOGS_SAVED_S:
+            self._logs_position, self._logs_saved_s = training.tails.position(), now_s
+
+    def _logs_reached(self) -> None:
+        """The steps before a position have left the batch: it waits only for the sink."""
+        settling = self._sources.logs_settling
+        if settling is None or self._logs_position is None or self._batcher.due_s() is not None:
+            return
+        settling.reached(self._ticket, self._logs_position)
+        self._logs_position = None
 
     def _datagrams(self) -> None:
         if self._sources.socket is None:

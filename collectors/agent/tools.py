@@ -10,12 +10,14 @@ import os
 import select
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 
 PRINTED_MAX = 4_000_000
 PIECE_BYTES = 65_536
+SAID_MAX = 4_096
 REAP_S = 0.2
 ENVIRONMENT: Mapping[str, str] = {
     "LC_ALL": "C",
@@ -23,11 +25,23 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
+class Ran(NamedTuple):
+    """What came of a command: its exit status, and what it printed; `said` on standard error."""
+
+    status: int
+    printed: bytes
+    said: str
+
+
 class Tools:
     """The tools of one thread; each runs at most once at a time."""
 
-    def __init__(self, clock: Clock, environment: Mapping[str, str] = ENVIRONMENT) -> None:
+    def __init__(
+        self, clock: Clock, environment: Mapping[str, str] = ENVIRONMENT,
+        printed_max: int = PRINTED_MAX,
+    ) -> None:  # fmt: skip
         self._clock, self._environment = clock, dict(environment)
+        self._printed_max = printed_max
         self._stuck: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, words: Sequence[str], timeout_s: float) -> bytes:
@@ -35,6 +49,13 @@ class Tools:
 
         Raises SourceUnavailable where it is not there, fails, takes too long or prints too much.
         """
+        done = self.ran(words, timeout_s)
+        if done.status != 0 and not done.printed:
+            raise SourceUnavailable(f"{words[0]}: ends with status {done.status}")
+        return done.printed
+
+    def ran(self, words: Sequence[str], timeout_s: float) -> Ran:
+        """The same with its exit status, whatever that is, and the beginning of its errors."""
         name = words[0]
         stuck = self._stuck.get(name)
         if stuck is not None and stuck.poll() is None:
@@ -43,32 +64,41 @@ class Tools:
         try:
             process = subprocess.Popen(  # noqa: S603 - no shell; the words are ours
                 list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env=self._environment, bufsize=0,
+                stderr=subprocess.PIPE, env=self._environment, bufsize=0,
             )  # fmt: skip
         except OSError as error:
             raise SourceUnavailable(f"{name}: {error.strerror}") from error
         try:
-            printed = self._read(process, name, self._clock.monotonic_s() + timeout_s)
+            printed, said = self._read(process, name, self._clock.monotonic_s() + timeout_s)
         finally:
             self._end(process, name)
-        if process.returncode != 0 and not printed:
-            raise SourceUnavailable(f"{name}: ends with status {process.returncode}")
-        return printed
+        if process.returncode is None:
+            raise SourceUnavailable(f"{name}: printed everything and does not end")
+        return Ran(process.returncode, printed, said.decode("utf-8", "replace"))
 
-    def _read(self, process: subprocess.Popen[bytes], name: str, until_s: float) -> bytes:
+    def _read(
+        self, process: subprocess.Popen[bytes], name: str, until_s: float
+    ) -> tuple[bytes, bytes]:
         assert process.stdout is not None
-        printed = bytearray()
-        with process.stdout as out:
-            while True:
+        assert process.stderr is not None
+        printed, said = bytearray(), bytearray()
+        with process.stdout as out, process.stderr as err:
+            pipes = {out: printed, err: said}
+            while pipes:
                 left_s = until_s - self._clock.monotonic_s()
-                if left_s <= 0.0 or not select.select([out], [], [], left_s)[0]:
+                ready = select.select(list(pipes), [], [], max(left_s, 0.0))[0]
+                if left_s <= 0.0 or not ready:
                     raise SourceUnavailable(f"{name}: is not done in time")
-                piece = os.read(out.fileno(), PIECE_BYTES)
-                if not piece:
-                    return bytes(printed)
-                printed += piece
-                if len(printed) > PRINTED_MAX:
-                    raise SourceUnavailable(f"{name}: prints more than {PRINTED_MAX} bytes")
+                for pipe in ready:
+                    piece = os.read(pipe.fileno(), PIECE_BYTES)
+                    if not piece:
+                        del pipes[pipe]
+                        continue
+                    pipes[pipe] += piece
+                del said[SAID_MAX:]
+                if len(printed) > self._printed_max:
+                    raise SourceUnavailable(f"{name}: prints more than {self._printed_max} bytes")
+        return bytes(printed), bytes(said)
 
     def _end(self, process: subprocess.Popen[bytes], name: str) -> None:
         try:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -258,3 +259,35 @@ def test_a_state_directory_that_fills_up_stops_nobody(node: Node) -> None:
     node.await_said("event", lambda one: one["kmsg_seq"] == 1)
     node.await_note("not saved")
     assert 0 == node.end()
+
+
+def test_a_log_that_never_pauses_is_not_read_again_from_far_behind(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collectors.agent.agent.LOGS_SAVED_S", 0.5)
+    node.settings(exporters=[], training_logs=[f"{node.logs}/{{job}}/rank-{{rank}}.log"])
+    agent, state = built(node.directory / "nodewarden.toml"), node.directory / "state"
+    running = threading.Thread(target=agent.run)
+    running.start()
+    try:
+        until_s, step = time.monotonic() + DEADLINE_S, 0
+        while offset_of(state / "training.json") < 1_000 and time.monotonic() < until_s:
+            step += 1
+            (node.logs / "j1").mkdir(parents=True, exist_ok=True)
+            with (node.logs / "j1/rank-0.log").open("a") as file:
+                file.write(f" iteration {step:8d}/  500000 | consumed samples: {step} | elapsed"
+                           " time per iteration (ms): 100.0 | lm loss: 2.5E+00 |\n")  # fmt: skip
+            time.sleep(0.05)
+        assert offset_of(state / "training.json") >= 1_000
+    finally:
+        agent.stop()
+        running.join(DEADLINE_S)
+    size = (node.logs / "j1/rank-0.log").stat().st_size
+    assert size == offset_of(state / "training.json")
+
+
+def offset_of(path: Path) -> int:
+    if not path.exists():
+        return 0
+    files = json.loads(path.read_bytes())["files"]
+    return max((int(one["offset"]) for one in files.values()), default=0)
