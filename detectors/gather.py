@@ -30,6 +30,7 @@ class WholeStep(msgspec.Struct, frozen=True):
     report          shape (ranks,), the place in `nodes` of the record that spoke for the rank
     nodes           who sent each record, "" where it named no node
     compute_time_s  shape (ranks,), NaN missing
+    throughput      shape (ranks,), NaN missing; only where no rank told its compute time
     tokens          of all records together, None where one of them did not say
     """
 
@@ -43,6 +44,7 @@ class WholeStep(msgspec.Struct, frozen=True):
     nodes: list[str]
     compute_time_s: FloatArray
     tokens: float | None = None
+    throughput: FloatArray | None = None
 
 
 class Gatherer(msgspec.Struct):
@@ -108,7 +110,7 @@ def by_step(steps: Steps) -> list[Steps]:
         msgspec.structs.replace(
             steps, ranks=steps.ranks[row : row + 1], step=[step],
             step_time_s=[value_at(times_s, row)], compute_time_s=[value_at(compute_s, row)],
-            tokens=[value_at(steps.tokens, row)],
+            tokens=[value_at(steps.tokens, row)], throughput=[value_at(steps.throughput, row)],
         )
         for row, step in enumerate(full_column(steps.step, rows))
         if step is not None
@@ -131,13 +133,17 @@ def _closed(step: int, records: list[Steps]) -> WholeStep:
     told_s = times_s[~np.isnan(times_s)]
     step_time_s = float(np.median(told_s)) if told_s.size else None
     at_s = records[0].at
+    compute_s = _spread([one.compute_time_s for one in records], sizes)[once]
+    throughput = None
+    if np.isnan(compute_s).all() and any(one.throughput for one in records):
+        throughput = _spread([one.throughput for one in records], sizes)[once]
     return WholeStep(
         step=step, at_s=at_s, began_s=at_s - (step_time_s or 0.0), kind=records[0].step_kind,
         step_time_s=step_time_s, ranks=all_ranks[once],
         report=np.repeat(np.arange(len(records)), sizes)[once],
         nodes=[one.node for one in records],
-        compute_time_s=_spread([one.compute_time_s for one in records], sizes)[once],
-        tokens=_tokens(records),
+        compute_time_s=compute_s,
+        tokens=_tokens(records), throughput=throughput,
     )  # fmt: skip
 
 

@@ -72,7 +72,8 @@ class Retelling:
                 for placed in self._shelf.of_job(fault.job):
                     # A silence proves no more than what its peers miss.
                     echo = finding.certain or placed.finding.metric in REFLECTED
-                    if echo and 0.0 <= placed.finding.onset - finding.onset <= self._echo_s:
+                    since_s = placed.finding.onset - finding.onset
+                    if echo and -placed.finding.onset_resolution_s <= since_s <= self._echo_s:
                         near.setdefault(placed.finding.id, placed)
         return list(near.values())
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from detectors.base import IntArray, Sighting, View
+from detectors.base import FloatArray, IntArray, Sighting, View
 from detectors.chance import expected_by_chance
 from detectors.gather import WHOLE_JOB, WholeStep
-from detectors.two_sigma import slow_by_time
+from detectors.two_sigma import slow_by_throughput, slow_by_time
 from detectors.votes import Votes
 from telemetry.findings import six_digits
 from telemetry.settings import StragglerSettings
@@ -56,19 +56,24 @@ class SlowRanks(msgspec.Struct):
         stages = _stages(whole, job, view)
         if not stages or self._are_few(whole, job, view, settings):
             return []
+        work = _work(whole)
         slow: dict[int, tuple[float, float, str]] = {}
         outliers: dict[int, str] = {}
         for members in stages:
-            times = whole.compute_time_s[members]
-            middle = float(np.median(times))
-            late = times > settings.rank_ratio * middle
+            values = work[members]
+            middle = float(np.median(values))
+            if whole.throughput is None:
+                late = values > settings.rank_ratio * middle
+            else:
+                late = values * settings.rank_ratio < middle
             if not late.any():
                 continue
-            published = slow_by_time(times, settings.group_min)
+            beyond_of = slow_by_time if whole.throughput is None else slow_by_throughput
+            published = beyond_of(values, settings.group_min)
             for place, beyond in zip(members[late].tolist(), published[late].tolist(), strict=True):
                 rank = int(whole.ranks[place])
                 node = view.rank_node(job, rank) or whole.nodes[whole.report[place]]
-                slow[rank] = (float(whole.compute_time_s[place]), middle, node)
+                slow[rank] = (float(work[place]), middle, node)
                 if beyond:
                     outliers[rank] = node
         told = sum(map(len, stages))
@@ -84,7 +89,7 @@ class SlowRanks(msgspec.Struct):
         self, whole: WholeStep, job: str, view: View, settings: StragglerSettings
     ) -> bool:  # fmt: skip
         """Whether so few of the job report the step that it cannot say who stands out."""
-        told = np.count_nonzero(~np.isnan(whole.compute_time_s))
+        told = np.count_nonzero(~np.isnan(_work(whole)))
         if told < settings.report_share * (self.rank_max + 1):
             return True
         if self.nodes == 0 or whole.step % SIZE_STEPS == 0:
@@ -114,7 +119,8 @@ class SlowRanks(msgspec.Struct):
                 run, len(measured), settings
             )
             if run.seen is None and enough and share >= settings.rank_share and rank in slow:
-                run.seen = _sighting(rank, slow[rank], run, share, job)
+                seen = _sighting if whole.throughput is None else _sighting_of_throughput
+                run.seen = seen(rank, slow[rank], run, share, job)
                 said.append(run.seen)
             elif run.seen is not None and share < settings.rank_share / 2.0:
                 said.append(replace(run.seen, active=False))
@@ -137,9 +143,14 @@ class SlowRanks(msgspec.Struct):
         return said
 
 
+def _work(whole: WholeStep) -> FloatArray:
+    """What the ranks are compared by, shape (ranks,): compute time, or throughput without one."""
+    return whole.compute_time_s if whole.throughput is None else whole.throughput
+
+
 def _stages(whole: WholeStep, job: str, view: View) -> list[IntArray]:
     """Places in `whole` of the ranks that do the same work, at least three of them."""
-    told = np.flatnonzero(~np.isnan(whole.compute_time_s) & (whole.ranks != WHOLE_JOB))
+    told = np.flatnonzero(~np.isnan(_work(whole)) & (whole.ranks != WHOLE_JOB))
     if told.size < RANKS_MIN:
         return []
     stage_of = np.array([_stage(node, whole.at_s, view) for node in whole.nodes], dtype=np.int64)
@@ -168,5 +179,17 @@ def _sighting(
         cause="hardware", job=job, observed=six_digits(observed), expected=six_digits(expected),
         unit="s", score=six_digits(min(1.0, share)),
         text=f"rank {rank} computes {observed:.3g} s where its stage takes {expected:.3g} s "
+        f"({100.0 * (observed / expected - 1.0):+.0f} %), in {100.0 * share:.0f} % of its steps",
+    )  # fmt: skip
+
+
+def _sighting_of_throughput(
+    rank: int, slow: tuple[float, float, str], run: RankRun, share: float, job: str
+) -> Sighting:
+    """The same where a rank tells how much it does and not how long it takes."""
+    observed, expected, _ = slow
+    return replace(
+        _sighting(rank, slow, run, share, job), metric="throughput", unit="per second",
+        text=f"rank {rank} does {observed:.4g} a second where its stage does {expected:.4g} "
         f"({100.0 * (observed / expected - 1.0):+.0f} %), in {100.0 * share:.0f} % of its steps",
     )  # fmt: skip

@@ -207,3 +207,27 @@ def test_a_restart_of_ours_changes_nothing(cut: int) -> None:
 
     assert whole == [*before, *fed(resumed, steps[cut:])]
     assert straight.snapshot() == resumed.snapshot()
+
+
+def by_throughput(slow: float) -> list[Steps]:
+    """Steps of ranks that tell how much they do, and not how long they take; rank 5 does less."""
+    steps = []
+    for number in range(1, 30):
+        for node in VIEW.jobs["j1"]:
+            ranks = [rank for rank, name in RANKS.items() if name == node]
+            does = [100.0 / (slow if rank == 5 else 1.0) + 0.1 * rank for rank in ranks]
+            one = rank_steps(number, 5.0 * number, node, dict.fromkeys(ranks))
+            steps.append(structs.replace(one, throughput=does))
+    return steps
+
+
+def test_where_ranks_tell_only_their_throughput_the_one_that_does_less_stands_out() -> None:
+    (seen,) = fed(straggler(), by_throughput(1.5))
+    assert ("n02", "rank:5", "throughput", "evidence") == (
+        seen.node, seen.entity, seen.metric, seen.role,
+    )  # fmt: skip
+    assert seen.observed is not None
+    assert seen.expected is not None
+    assert seen.observed < seen.expected
+    assert [] == fed(straggler(), by_throughput(1.1))
+    assert [] == fed(straggler(), by_throughput(0.5)), "more is no fault"
