@@ -81,9 +81,14 @@ class Layout:
             del more["loss_scale"]
         return step
 
-    def learn(self, fields: bytes) -> None:
-        """Take a line's fields, what follows its head, as the layout of the next ones."""
-        if self._learned >= LAYOUTS_MAX or len(fields) > LINE_MAX or not fields.isascii():
+    def learn(self, block: bytes, position: int) -> None:
+        """Take the line that starts there as the layout of the next ones, if it is such a line."""
+        head = HEAD.match(block, position) if self._learned < LAYOUTS_MAX else None
+        if head is None:
+            return
+        end = block.find(b"\n", head.end())
+        fields = block[head.end() : end if end >= 0 else None]
+        if len(fields) > LINE_MAX or not fields.isascii():
             return
         parts = fields.rstrip().rstrip(b"|").split(b"|")
         found = [_FIELD.fullmatch(part) for part in parts]

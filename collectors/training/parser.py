@@ -10,7 +10,17 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
 
-from collectors.training import bars, dlrover, forms, megatron, mlperf, scan, speakers, stamps
+from collectors.training import (
+    bars,
+    dlrover,
+    forms,
+    megatron,
+    mlperf,
+    scan,
+    speakers,
+    stamps,
+    titan,
+)
 from collectors.training.failures import read_failure
 from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
 from collectors.training.model import Failure, Note, Said, Step
@@ -27,6 +37,9 @@ _RESTARTS = ("successfully loaded checkpoint", "[before the start of training st
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
+
+
+Layout = megatron.Layout | titan.Layout
 
 
 class TrainingParser:
@@ -60,7 +73,9 @@ class TrainingParser:
         self._bars = bars.Bars(clock_s)
         self._progress = Progress(clock_s)
         self._incident, self._tracebacks, self._elastic = Incident(), Tracebacks(), Elastic()
-        self._wrap, self._layout = Wrap(), megatron.Layout()
+        self._wrap = Wrap()
+        self._layout: Layout = megatron.Layout()  # of the newest line that had one
+        self._other: Layout = titan.Layout()
         self._mlperf, self._dlrover = mlperf.MlPerf(), dlrover.DlRover(tz)
 
     @property
@@ -154,7 +169,14 @@ class TrainingParser:
         return self._steps(position) if not self._pending else iter(())
 
     def _steps(self, position: int) -> Iterator[Step]:
-        block, match, step_of = self._block, self._layout.match, self._layout.step
+        block = self._block
+        if self._layout.match(block, position) is None:
+            if self._other.match(block, position) is None:
+                self._layout.learn(block, position)
+                self._other.learn(block, position)
+                return
+            self._layout, self._other = self._other, self._layout
+        match, step_of = self._layout.match, self._layout.step
         while (found := match(block, position)) is not None:
             prefix, label, minute, second, fraction, number, *said = found.groups()
             step = step_of(number, said)
@@ -162,8 +184,7 @@ class TrainingParser:
                 return
             speaker = speakers.NOBODY
             if prefix is not None or label is not None:
-                words = (prefix or b"") + (label or b"")
-                speaker = speakers.of_prefix(words.decode("ascii", "replace"))
+                speaker = self._of_prefix((prefix or b"") + (label or b""))
             near_s = None
             if minute is not None:
                 step.at_s = near_s = stamps.of_minute(minute, second, fraction, self._tz)
@@ -175,13 +196,17 @@ class TrainingParser:
             if ended is not None:
                 yield ended
             self._at = position = found.end()
-        self._learn(position)
+        self._layout.learn(block, position)
 
-    def _learn(self, position: int) -> None:
-        head = megatron.HEAD.match(self._block, position)
-        if head is not None:
-            end = self._block.find(b"\n", head.end())
-            self._layout.learn(self._block[head.end() : end if end >= 0 else None])
+    def _of_prefix(self, words: bytes) -> Speaker:
+        speaker = speakers.of_prefix(words.decode("ascii", "replace"))
+        self._compare(speaker)
+        return speaker
+
+    def _compare(self, speaker: Speaker) -> None:
+        """Tasks of a job that starts one a node are no ranks."""
+        if speaker.task is not None and speaker.rank not in (None, speaker.task):
+            self._tasks_are_ranks = False
 
     def _mllog(self, position: int) -> Iterator[Said]:
         block, size, skip = self._block, len(self._block), len(mlperf.START)
@@ -217,8 +242,7 @@ class TrainingParser:
                 continue
             text = speakers.without_colours(part.decode("utf-8", "replace")).rstrip("\x00")
             speaker, rest = speakers.split(text)
-            if speaker.task is not None and speaker.rank not in (None, speaker.task):
-                self._tasks_are_ranks = False
+            self._compare(speaker)
             for piece in self._wrap.join(Piece(speaker, rest, part), self._number):
                 yield from self._say(piece)
 

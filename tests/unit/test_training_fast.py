@@ -1,0 +1,70 @@
+"""Lines that are read by a learned layout say what they say when each is read by itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.training import megatron, titan
+from collectors.training.model import Step
+from collectors.training.parser import TrainingParser
+
+TITAN = (
+    b"step: %2d  loss: %8.5f  grad_norm: %7.4f  memory: 66.91GiB(37.51%%)  tps: %d,%03d"
+    b"  tflops: 314.71  mfu: 13.99%%"
+)
+COLOURED = (
+    b"\x1b[31mstep: %2d  \x1b[32mloss: %8.5f  \x1b[33mgrad_norm: %7.4f  \x1b[34mtps: %d,%03d"
+    b"  \x1b[35mmfu: 13.99%%\x1b[39m"
+)
+DATED = b"[titan] 2026-02-24 19:46:%02d,508 - root - INFO - "
+
+prefixes = st.sampled_from(
+    [b"", b"", b"[rank0]:", b"[rank3]:", b"vm-07: ", b"3: ", b"1: [rank3]:", b"stdout: ", b"std: ",
+     b"step: ", b"OSError: ", b" ", b"\xff", b"validate "]
+)  # fmt: skip
+ends = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r", b" \n", b"  lr: 1e-5\n", b" x\n", b"\x00\n",
+                        b"  loss: nan\n", b"  elapsed_time: 5\n"])  # fmt: skip
+
+
+@st.composite
+def titan_lines(draw: st.DrawFn) -> bytes:
+    number = draw(st.integers(0, 40))
+    body = draw(st.sampled_from([TITAN, COLOURED])) % (
+        number, draw(st.floats(-1.0, 99.0)), draw(st.sampled_from([0.0, 0.5, 26.6])),
+        draw(st.integers(0, 99)), draw(st.integers(0, 999)),
+    )  # fmt: skip
+    date = DATED % draw(st.integers(0, 61)) if draw(st.booleans()) else b""
+    return draw(prefixes) + date + body + draw(ends)
+
+
+def read(log: bytes) -> tuple[list[str], int, int]:
+    parser = TrainingParser("x.log", clock_s=1_772_020_800.0)
+    said = [repr(one) for one in (*parser.feed(log), *parser.finish())]  # NaN equals nothing
+    return said, parser.counted_up, parser.undated
+
+
+def read_singly(log: bytes) -> tuple[list[str], int, int]:
+    with pytest.MonkeyPatch.context() as patch:
+        for layout in (megatron.Layout, titan.Layout):
+            patch.setattr(layout, "match", lambda *_: None)
+        return read(log)
+
+
+@settings(max_examples=200)
+@given(st.lists(titan_lines(), min_size=2, max_size=12))
+def test_torchtitans_lines_say_the_same_by_their_layout_as_singly(lines: list[bytes]) -> None:
+    assert read(b"".join(lines)) == read_singly(b"".join(lines))
+
+
+def test_a_layout_is_learned_from_one_line_and_reads_the_next() -> None:
+    layout = titan.Layout()
+    lines = [TITAN % (at, 7.5, 0.0, 10, 50) + b"\n" for at in (4, 5)]
+    layout.learn(lines[0], 0)
+    found = layout.match(lines[1], 0)
+    assert found is not None
+    step = layout.step(found[6], found.groups()[6:])
+    assert step == Step("torchtitan", 5, loss=7.5, throughput=10_050.0, throughput_unit="tokens/s",
+                        more={"tokens_per_s": 10_050.0, "tflops_per_gpu": 314.71,
+                              "mfu_percent": 13.99})  # fmt: skip
