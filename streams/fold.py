@@ -15,11 +15,12 @@ import msgspec
 from detectors.base import Detector, FindingBook, Quiet, Sighting, Tick
 from detectors.correlation import Correlator
 from detectors.registry import detectors as build_detectors
-from detectors.zscore import POOLED
+from streams.adoption import adopt
 from streams.counters import Counters, Coverage
 from streams.groups import Groups
 from streams.inventory import NODES_MAX, Inventory
 from streams.layout import BadFrame
+from streams.outlook import context_of, coverage
 from streams.progress import Progress
 from streams.sequence import SequenceWindow
 from streams.skew import Skew
@@ -174,7 +175,7 @@ class Fold:
                 self.inventory.allocate(record)
             case Settings():
                 self.counters.control += 1
-                self._adopt(record, findings, incidents)
+                adopt(self, record, findings, incidents)
             case Beat():
                 self.counters.control += 1
                 self.beats = True
@@ -393,111 +394,26 @@ class Fold:
             if finding.state == "open":
                 count = self.counters.findings
                 count[finding.detector] = count.get(finding.detector, 0) + 1
-        self._correlate(fresh, findings, incidents)
+        self.correlate(fresh, findings, incidents)
 
-    def _correlate(
+    def correlate(
         self, fresh: list[Finding], findings: list[Finding], incidents: list[Incident]
     ) -> None:
+        """Say these findings, and what they make of incidents."""
         if not fresh:
             return
         findings += fresh
         changed = self.correlator.take(fresh, self.inventory, self.now)
         incidents += self.judge.take(changed, self.settings.policy, self.now)
 
-    def _context(self, incident: Incident, ledger: list[Isolation]) -> Context:
-        expected = self.inventory.expected()
-        blind = self._blind(expected)
-        return Context(
-            job_nodes=list(self.inventory.job_nodes(incident.job, self.now)),
-            job_progressing=self.progress.progressing(incident.job, self.now),
-            replacements=None,
-            ledger=ledger,
-            blind_share=len(blind) / len(expected) if expected else 0.0,
-            protected=self.inventory.protected(),
-            unlisted=self.inventory.unlisted(
-                {suspect.node for suspect in incident.suspects} - {""}
-            ),
-            job_still_s=self.progress.still_s(incident.job),
-            job_failed=bool(incident.job) and self.judge.failed(incident.job),
-        )
-
-    def _blind(self, expected: Sequence[str]) -> list[str]:
-        """Nodes that should report and do not."""
-        patience_s = self.settings.silence.patience_s
-        return [
-            node
-            for node in expected
-            if (heard := self.inventory.last_heard_s(node)) is None
-            or self.now - heard > max(patience_s, self.inventory.patience_s(node))
-        ]
-
     def covered(self) -> Coverage:
         """Coverage now; of a piece of history, at its `End`."""
-        expected = self.inventory.expected()
-        blind = self._blind(expected)
-        return Coverage(len(expected), len(expected) - len(blind), blind)
+        return coverage(self.inventory, self.settings.silence.patience_s, self.now)
 
-    # -- settings
-
-    def _adopt(self, record: Settings, findings: list[Finding], incidents: list[Incident]) -> None:
-        """The settings take force; thresholds change under the state, intervals drop windows."""
-        if record.digest == self.digest and self.ready:
-            return
-        states = {d.name: _plain(d.snapshot()) for d in self.detectors}
-        book, story = self.book, _plain(self.correlator.snapshot())
-        policy = self.settings.policy
-        cluster_same = record.settings.cluster == self.settings.cluster
-        if self.ready and not cluster_same:
-            # Under another name everything has other ids: what is open can only end here.
-            findings += self.book.retire(frozenset(), self.now)
-            incidents += self.judge.close_all(self.now)
-        windows_same = _window_settings(record.settings) == _window_settings(self.settings)
-        self._configure(record.settings)
-        self.digest = record.digest
-        if self.ready and cluster_same:
-            self.book = book
-            self.correlator.restore(story)
-            for detector in self.detectors:
-                if detector.name in states:
-                    detector.restore(states[detector.name])
-            retired = self.book.retire(self._speakers(), self.now)
-            self._correlate(retired, findings, incidents)
-            if record.settings.policy != policy:
-                incidents += self.judge.reconsider(record.settings.policy, self.now)
-        rules = record.settings.ticks
-        for skew in self.skews.values():
-            skew.adopt(rules)
-        for name, source in list(self.sources.items()):
-            interval_s = rules.interval_s.get(name, rules.interval_default_s)
-            if not windows_same or interval_s != source.interval_s:
-                del self.sources[name]
-                for detector in self.detectors:
-                    detector.reset(name)
-        self.inventory.patience.clear()
-        for source in self.sources.values():
-            for node in source.names:
-                self.be_patient(node, source.interval_s)
-        self.look_at_due()
-        self.ready = True
-
-    def _speakers(self) -> frozenset[str]:
-        """The names under which the detectors that run say findings."""
-        names = {detector.name for detector in self.detectors}
-        pooled = self.settings.zscore.enabled and self.settings.zscore.pooled
-        return frozenset(names | {POOLED} if pooled else names)
+    def _context(self, incident: Incident, ledger: list[Isolation]) -> Context:
+        return context_of(self, incident, ledger)
 
 
 def _reads(detector: Detector, method: str) -> bool:
     """Whether the family does anything with this kind of record."""
     return getattr(type(detector), method) is not getattr(Quiet, method)
-
-
-def _plain(state: object) -> object:
-    """Saved state as it comes back from a snapshot."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(state))
-
-
-def _window_settings(settings: EngineSettings) -> tuple[object, ...]:
-    """What decides the shape and the content of windows."""
-    z = settings.zscore
-    return (settings.ticks, z.window_s, z.sigmas, z.group_min)
