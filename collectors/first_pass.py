@@ -21,6 +21,7 @@ from collectors.kernel.times import Clock
 from collectors.kernel_log import NO_DATE, KernelLog, records
 from collectors.names import NodeNames
 from collectors.openmetrics import SERIES_MAX, OpenMetricsParser, Run
+from collectors.placing import place_of
 from collectors.prometheus_api import metric_lines
 from collectors.series import XID_METRICS, Series
 from collectors.spill import COLUMNS_MAX, TARGETS_MAX, Column, Spill, Target
@@ -37,7 +38,6 @@ NOTES_MAX = 200
 BLANKED_SAID = 5
 UNLISTED_SAID = 5
 LAST_XID = "gpu_last_xid_code"
-JOB_LABELS = ("job_id", "slurm_job_id", "slurm_jobid", "job_name", "job")
 
 Progress = Callable[[int, int], None]
 
@@ -278,34 +278,13 @@ class FirstPass:
                            " source, were left out")  # fmt: skip
 
     def _place(self, series: Series) -> tuple[Target, Column] | None:
-        if series.metric is None:
-            return self._gauge(series)
-        node = self._names.of_labels(series.labels)
-        if node is None:
+        place = place_of(series, self._names, self._jobs)
+        if place is None:
             self._put.note("series without a node's name were left out; they need one of the"
                            " labels Hostname, node, nodename, instance")  # fmt: skip
-            return None
-        metric = series.metric
-        if metric.device == "gpu":
-            self._put.gpus.add(node, series.labels)
-        return Target(node, metric.source), Column(metric.device, metric.name, series.entity)
-
-    def _gauge(self, series: Series) -> tuple[Target, Column]:
-        rank = series.labels.get("rank", "")
-        if not re.fullmatch(r"[0-9]{1,7}", rank):
-            return Target("", TRAINING, self._job(series)), Column("", series.column, "")
-        node = self._names.of_labels(series.labels) or ""
-        return Target(node, TRAINING, self._job(series)), Column("", series.column, str(int(rank)))
-
-    def _job(self, series: Series) -> str:
-        """The job of a training gauge: a label that names one, else the only one there is."""
-        said = [series.labels.get(label, "") for label in JOB_LABELS]
-        for name in said:
-            if name in self._jobs:
-                return name
-        if len(self._jobs) == 1:
-            return self._jobs[0]
-        return next((name for name in said if name), "")
+        elif series.metric is not None and series.metric.device == "gpu":
+            self._put.gpus.add(place[0].node, series.labels)
+        return place
 
     def _pieces(self, file: Path, cut: list[str]) -> Iterator[bytes]:
         def on_cut(why: str) -> None:

@@ -6,7 +6,7 @@ No Python statement per sample: a block becomes nested lists in one call, NaN as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,13 +74,16 @@ class StepMaker:
 
     The target's node is "" where the gauges speak for the job as a whole, their entity then too;
     else the entity is the rank.
+    last   rank -> the number of its newest step; what is handed in was told before
     """
 
-    def __init__(self, target: Target, columns: list[Column]) -> None:
+    def __init__(
+        self, target: Target, columns: list[Column], last: Mapping[str, float] | None = None
+    ) -> None:
         self._target = target
         self._places = {(column.entity, column.metric): at for at, column in enumerate(columns)}
         self._ranks = sorted({column.entity for column in columns}, key=natural)
-        self._last = dict.fromkeys(self._ranks, math.nan)
+        self.last = dict.fromkeys(self._ranks, math.nan) | dict(last or {})
 
     def steps(self, block: Block) -> Iterator[Steps]:
         """At most one a row; gauges without a step number are never joined."""
@@ -91,9 +94,9 @@ class StepMaker:
 
     def _moves(self, rank: str, row: list[float]) -> bool:
         step = self._value(rank, "step", row)
-        if not 0.0 <= step < STEP_MAX or step == self._last[rank]:
+        if not 0.0 <= step < STEP_MAX or step == self.last[rank]:
             return False
-        self._last[rank] = step
+        self.last[rank] = step
         return True
 
     def _made(self, at: float, ranks: list[str], row: list[float]) -> Steps:

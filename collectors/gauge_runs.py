@@ -20,7 +20,7 @@ GAP_INTERVALS = 2.5
 
 
 class GaugeRuns:
-    """Add runs in any order, then ask once for the events.
+    """Add the runs of a stretch of time in any order, ask for its events, go on with the next.
 
     dropped   readings beyond `READINGS_MAX`
     metrics   names of the gauges that were there
@@ -29,6 +29,7 @@ class GaugeRuns:
     def __init__(self) -> None:
         self._readings: list[Reading] = []
         self._starts: dict[str, float] = {}
+        self._fold = GaugeEvents()
         self.dropped = 0
         self.metrics: set[str] = set()
 
@@ -53,12 +54,12 @@ class GaugeRuns:
             )
 
     def events(self) -> Iterator[Event]:
-        """All that happened, node by node in the order of time."""
-        fold = GaugeEvents()
-        self._readings.sort(key=lambda r: (r.node, r.at_s, r.form, r.instance, r.code))
-        for r in self._readings:
+        """All that happened since it was asked last, node by node in the order of time."""
+        readings, self._readings = self._readings, []
+        readings.sort(key=lambda r: (r.node, r.at_s, r.form, r.instance, r.code))
+        for r in readings:
             first = r.at_s <= self._starts[r.node]
-            yield from fold.read(
+            yield from self._fold.read(
                 Reading(r.node, r.instance, r.form, r.at_s, r.value, r.code, first)
             )
 

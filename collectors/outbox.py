@@ -57,6 +57,7 @@ class Outbox:
         shard: Shard,
         metrics: OutboxMetrics,
         patience_s: float = PATIENCE_S,
+        streams_max: int = STREAMS_MAX,
     ) -> None:
         self._link = link
         self._spool = spool
@@ -64,6 +65,7 @@ class Outbox:
         self._shard = shard
         self._metrics = metrics
         self._patience_s = patience_s
+        self._streams_max = streams_max
         self._seqs: dict[tuple[str, str, float], int] = {}
         self._under_way: deque[_UnderWay] = deque()  # those on disk first
         self._heard_s = clock.monotonic_s()
@@ -92,6 +94,10 @@ class Outbox:
         self._ticket += 1
         self._go(encode(numbered), _kind(record), kept)
         return self._ticket
+
+    def resume(self, stream: tuple[str, str, float], seq: int) -> None:
+        """Number the next record of the stream `seq`: it goes on where a process before left it."""
+        self._seqs[stream] = seq
 
     def reject(self, rejected: Rejected) -> None:
         """Let what a source could not use go to the topic of the rejected; it makes room like a
@@ -126,7 +132,7 @@ class Outbox:
     def _next_seq(self, record: Record) -> int:
         stream = (record.node, record.source, record.started_at)
         seq = self._seqs.get(stream, 0)
-        assert seq or len(self._seqs) < STREAMS_MAX, "a stream is one source, not one record"
+        assert seq or len(self._seqs) < self._streams_max, "a stream is one source, not one record"
         self._seqs[stream] = seq + 1
         return seq
 

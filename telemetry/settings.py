@@ -459,6 +459,35 @@ class InventorySettings(Section, frozen=True, kw_only=True):
     kubernetes: KubernetesSettings = KubernetesSettings()
 
 
+class PrometheusSettings(Section, frozen=True, kw_only=True):
+    """`collect --prometheus`: reading the Prometheus that a site has."""
+
+    url: str = ""  # "http://prometheus:9090"; "": none, unless --prometheus names one
+    poll_s: Positive = 5.0
+    delay_s: NotNegative = 10.0  # samples are asked for when they are so old: scrapes take time
+    page_s: Annotated[float, Meta(ge=1.0, le=3_600.0)] = 60.0  # of the past in one question
+    first_s: NotNegative = 120.0  # without a saved position it begins so far back
+    lookback_s: Positive = 3_600.0  # after an outage no more is caught up; the rest is a gap, said
+    timeout_s: Annotated[float, Meta(ge=1.0, le=300.0)] = 30.0
+    answer_max_bytes: Count = 64_000_000  # of one answer; a larger one is asked for in parts
+    names_s: Positive = 300.0  # how often metric names and the inventory's names are asked for
+    match: str = ""  # more label matchers, as cluster="a",job=~"dcgm.*"
+    headers: dict[str, str] = {}  # {"X-Scope-OrgID" = "team"}
+    token_file: str = ""  # a bearer token, read anew each time
+    ca_file: str = ""  # "": the system's
+
+
+class SyslogSettings(Section, frozen=True, kw_only=True):
+    """`collect --syslog`: kernel lines of nodes and lines of switches, over TCP and UDP."""
+
+    address: str = ""  # "0.0.0.0:5514"; "": none, unless --syslog names one
+    queue_lines_max: Annotated[int, Meta(ge=100, le=10_000_000)] = 100_000
+    line_max_bytes: Annotated[int, Meta(ge=480, le=65_536)] = 16_384
+    connections_max: Count = 16_384  # with more the one that was silent for longest is closed
+    hosts_max: Count = 20_000
+    ports_file: str = ""  # jobs.json whose topology says which NIC is behind which switch port
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
@@ -471,3 +500,5 @@ class Configuration(Section, frozen=True, kw_only=True):
     archive: ArchiveSettings = ArchiveSettings()
     inventory: InventorySettings = InventorySettings()
     collect: CollectSettings = CollectSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    syslog: SyslogSettings = SyslogSettings()

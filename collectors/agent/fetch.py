@@ -37,7 +37,7 @@ class Endpoint:
         until_s = self._clock.monotonic_s() + self._timeout_s
         try:
             with self._connect() as sock:
-                yield from self._body(_Timed(sock, until_s, self._clock))
+                yield from self._body(Timed(sock, until_s, self._clock))
         except TimeoutError as error:
             why = f"no whole answer within {self._timeout_s:g} s"
             raise SourceUnavailable(f"{self.url}: {why}") from error
@@ -56,7 +56,7 @@ class Endpoint:
             sock.close()
             raise
 
-    def _body(self, timed: _Timed) -> Iterator[bytes]:
+    def _body(self, timed: Timed) -> Iterator[bytes]:
         path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
         # HTTP/1.0: no chunks, and the server closes when it is done.
         timed.sock.sendall(
@@ -80,7 +80,7 @@ class Endpoint:
                 raise SourceUnavailable(f"{self.url}: the answer breaks off")
 
 
-class _Timed:
+class Timed:
     """What `HTTPResponse` reads from in place of the socket."""
 
     def __init__(self, sock: socket.socket, until_s: float, clock: Clock) -> None:

@@ -34,6 +34,10 @@ class Sink(Protocol):
         """Take one record; its ticket, one more than the last."""
         ...
 
+    def resume(self, stream: tuple[str, str, float], seq: int) -> None:
+        """Number the next record of the stream (node, source, started_at) `seq`."""
+        ...
+
     def reject(self, rejected: Rejected) -> None:
         """Take what could not be used."""
         ...
@@ -50,9 +54,9 @@ class Sink(Protocol):
 class LineSink:
     """Prints records as JSON lines, numbered as an outbox would."""
 
-    def __init__(self, out: IO[str], clock: Clock) -> None:
-        self._out, self._clock = out, clock
-        self._next: Counter[tuple[str, str]] = Counter()
+    def __init__(self, out: IO[str], clock: Clock, streams_max: int = STREAMS_MAX) -> None:
+        self._out, self._clock, self._streams_max = out, clock, streams_max
+        self._next: Counter[tuple[str, str, float]] = Counter()
         self._put = 0
 
     @property
@@ -62,13 +66,17 @@ class LineSink:
 
     def put(self, record: Record) -> int:
         """Print it."""
-        stream = (record.node, record.source)
-        assert stream in self._next or len(self._next) < STREAMS_MAX
+        stream = (record.node, record.source, record.started_at)
+        assert stream in self._next or len(self._next) < self._streams_max
         numbered = structs.replace(record, seq=self._next[stream], sent_at=self._clock.time_s())
         self._next[stream] += 1
         self._out.write(encode(numbered).decode() + "\n")
         self._put += 1
         return self._put
+
+    def resume(self, stream: tuple[str, str, float], seq: int) -> None:
+        """Go on at `seq`."""
+        self._next[stream] = seq
 
     def reject(self, rejected: Rejected) -> None:
         """Print it too."""
