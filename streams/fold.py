@@ -128,7 +128,9 @@ class Fold:
             self._edge(record)
         findings: list[Finding] = []
         incidents: list[Incident] = []
-        if arrived.arrival > self.now:
+        # What is no part of a piece of history arrived today, and its clock stands in the past.
+        foreign = self._kind == "history" and bool(refusal)
+        if arrived.arrival > self.now and not foreign:
             self._move_time(arrived.arrival, over, findings, incidents)
         if refusal or isinstance(record, Rejected):
             self.counters.reject(refusal)
