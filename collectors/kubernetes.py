@@ -30,6 +30,7 @@ JOB_LABELS: tuple[tuple[str, str, str], ...] = (
     ("mpi-job-name", "MPIJob", ""),
     ("volcano.sh/job-name", "Volcano job", "volcano.sh/task-index"),
     ("ray.io/cluster", "RayCluster", ""),
+    ("kueue.x-k8s.io/pod-group-name", "Kueue pod group", ""),
     ("batch.kubernetes.io/job-name", "Job", "batch.kubernetes.io/job-completion-index"),
     ("job-name", "Job", "batch.kubernetes.io/job-completion-index"),
 )  # fmt: skip

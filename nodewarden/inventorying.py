@@ -14,7 +14,7 @@ from collectors.inventory.poller import InventoryPoller, Target
 from collectors.inventory.source import InventorySource
 from collectors.inventory.state import InventoryState, stored_state
 from nodewarden.version import version
-from telemetry.errors import PublishError, SettingsError
+from telemetry.errors import PublishError, SettingsError, SourceUnavailable
 from telemetry.ports import Clock, Publisher
 from telemetry.settings import Configuration, EngineSettings
 from telemetry.topics import TELEMETRY, partition_of
@@ -57,13 +57,14 @@ def live_target(configuration: Configuration) -> Target:
 def print_once(
     configuration: Configuration, source: InventorySource, clock: Clock, metrics: InventoryMetrics
 ) -> None:
-    """One listing on standard output. Raises InputError, SettingsError."""
+    """One listing on standard output. Raises InputError, SettingsError, SourceUnavailable."""
     printer = Printer()
     poller = _poller(
         configuration, source, printer, InventoryState(printer, {}, _value_max(configuration)),
         lambda: configuration.engine, clock, metrics,
     )  # fmt: skip
     poller.start()
+    _check_once(poller)
 
 
 def tell(
@@ -73,7 +74,7 @@ def tell(
     """Tell the log until `stop`, at least once.
 
     Raises InputError where there is no listing at the start, PublishError and SourceUnavailable
-    where no broker answers then.
+    where no broker answers then, or no source and `stop` is set.
     """
     reader = KafkaLogReader(configuration.kafka, clock, "nodewarden-inventory")
     try:
@@ -85,6 +86,8 @@ def tell(
         state = InventoryState(publisher, stored, _value_max(configuration))
         poller = _poller(configuration, source, publisher, state, engine, clock, metrics)
         poller.start()
+        if stop.is_set():
+            _check_once(poller)
         _loop(poller, stop)
     finally:
         publisher.close()
@@ -99,6 +102,12 @@ def _poller(
         source, publisher, state, live_target(configuration), engine, version(),
         configuration.inventory, clock, metrics,
     )  # fmt: skip
+
+
+def _check_once(poller: InventoryPoller) -> None:
+    """Who asks once wants to know that there was no answer."""
+    if poller.fault:
+        raise SourceUnavailable(poller.fault)
 
 
 def _value_max(configuration: Configuration) -> int:

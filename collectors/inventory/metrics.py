@@ -22,6 +22,16 @@ class InventoryMetrics:
             "nodewarden_inventory_source_failures", "Times the source gave no listing.",
             registry=registry,
         )  # fmt: skip
+        # Of these the answers that broke off: they change nothing, as if none had come.
+        self.incomplete = Counter(
+            "nodewarden_inventory_incomplete_listings", "Times an answer was not whole.",
+            registry=registry,
+        )  # fmt: skip
+        # Rising: the API server forgets its past sooner than a watch comes back.
+        self.relists = Counter(
+            "nodewarden_inventory_relists", "Gaps of a watch: everything was listed anew.",
+            registry=registry,
+        )  # fmt: skip
         # Old: the source is broken since then.
         self.source_s = Gauge(
             "nodewarden_inventory_source_timestamp_seconds", "When the source last gave a listing.",

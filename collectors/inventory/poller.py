@@ -14,7 +14,7 @@ from collectors.inventory.metrics import InventoryMetrics
 from collectors.inventory.source import InventorySource
 from collectors.inventory.state import InventoryState
 from telemetry.codec import encode
-from telemetry.errors import InputError, PublishError, SourceUnavailable
+from telemetry.errors import InputError, ListingIncomplete, PublishError, SourceUnavailable
 from telemetry.ports import Clock, Publisher
 from telemetry.records import Allocation, Beat, Record, Settings
 from telemetry.settings import EngineSettings, InventorySettings, settings_digest
@@ -59,6 +59,11 @@ class InventoryPoller:
         self._known: Allocation | None = None
         self._fault = ""
         self._look_at = self._listing_at = self._beat_at = clock.monotonic_s()
+
+    @property
+    def fault(self) -> str:
+        """Why the source gave no listing when it was asked last; "" where it did."""
+        return self._fault
 
     def start(self) -> None:
         """The first full listing. Raises InputError: without one before it, a broken one is an
@@ -174,6 +179,8 @@ class InventoryPoller:
 
     def _say_fault(self, error: Exception) -> None:
         self._metrics.failures.inc()
+        if isinstance(error, ListingIncomplete):
+            self._metrics.incomplete.inc()
         if str(error) != self._fault:
             self._fault = str(error)
             _log.error("source_failed error=%s: what was known before stays in force", error)

@@ -10,8 +10,8 @@ import click
 
 from collectors.broker.logs import quiet
 from collectors.inventory.metrics import InventoryMetrics
-from collectors.inventory.source import JobsFile
 from nodewarden.clock import SystemClock
+from nodewarden.inventory_sources import chosen, opened
 from nodewarden.inventorying import live_target, print_once, tell
 from nodewarden.service_log import service_log
 from nodewarden.serving import serve_metrics, stop_on_signals
@@ -23,8 +23,17 @@ LOG = logging.getLogger("nodewarden.inventory")
 
 
 @click.command("inventory")
+@click.option("--slurm", is_flag=True, help="Slurm's commands: sinfo, squeue, scontrol.")
 @click.option(
-    "--from", "listing", required=True, type=click.Path(path_type=Path), metavar="JOBS.json",
+    "--slurmrestd", metavar="URL", help="Slurm's REST API; also unix:/run/slurmrestd.sock."
+)
+@click.option("--kubernetes", is_flag=True, help="The Kubernetes API.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), metavar="F",
+    help="With --kubernetes: not the pod's service account or the user's own file, but this one.",
+)  # fmt: skip
+@click.option(
+    "--from", "listing", type=click.Path(path_type=Path), metavar="JOBS.json",
     help="Jobs, nodes and topology, as in a capture; read again when it changes.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Publish one listing and end.")
@@ -33,32 +42,35 @@ LOG = logging.getLogger("nodewarden.inventory")
 @broker_option
 @click.pass_obj
 def command(
-    session: Session, listing: Path, once: bool, stdout: bool, config: Path | None,
+    session: Session, slurm: bool, slurmrestd: str | None, kubernetes: bool,
+    kubeconfig: Path | None, listing: Path | None, once: bool, stdout: bool, config: Path | None,
     broker: str | None,
 ) -> None:  # fmt: skip
     """Tell the log which jobs run on which nodes, and that time goes by, until SIGTERM.
 
-    Changes at once, everything every 10 minutes, a beat every 5 s. A file that is broken changes
-    nothing: what was known before stays in force.
+    Changes at once, everything every 10 minutes, a beat every 5 s. A source that is broken or
+    answers with half of it changes nothing: what was known before stays in force.
     """
     if stdout and not once:
         raise click.UsageError("--stdout needs --once")
     service_log()
     quiet()
-    configuration = session.configured(config, broker)
+    configuration = chosen(
+        session.configured(config, broker), listing, slurm, slurmrestd, kubernetes, kubeconfig
+    )
     live_target(configuration)
     clock, metrics = SystemClock(), InventoryMetrics()
-    source = JobsFile(listing, clock)
-    if stdout:
-        print_once(configuration, source, clock, metrics)
-        return
-    engine = _Engine(session, config, configuration.engine)
-    address = "" if once else configuration.inventory.metrics_address
-    with (
-        serve_metrics(metrics.registry, address, "inventory.metrics_address"),
-        stop_on_signals() as stop,
-    ):
-        tell(configuration, source, engine, clock, metrics, _ended() if once else stop)
+    with opened(configuration.inventory, clock, metrics) as source:
+        if stdout:
+            print_once(configuration, source, clock, metrics)
+            return
+        engine = _Engine(session, config, configuration.engine)
+        address = "" if once else configuration.inventory.metrics_address
+        with (
+            serve_metrics(metrics.registry, address, "inventory.metrics_address"),
+            stop_on_signals() as stop,
+        ):
+            tell(configuration, source, engine, clock, metrics, _ended() if once else stop)
 
 
 class _Engine:

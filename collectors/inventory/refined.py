@@ -1,0 +1,59 @@
+"""A scheduler's listing with what only the site knows: places, protected nodes, what just ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from collectors.hostlist import expand
+from collectors.inventory.recent import Recent
+from collectors.inventory.source import InventorySource, JobsFile
+from telemetry.errors import SettingsError
+from telemetry.ports import Clock
+from telemetry.records import Allocation, NodeInfo
+from telemetry.settings import InventorySettings
+
+
+class Refined:
+    """An `InventorySource` over another one.
+
+    Raises SettingsError where `inventory.protected` is no host list.
+    """
+
+    def __init__(self, source: InventorySource, settings: InventorySettings, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._protected = _names(settings.protected)
+        path = settings.topology_file
+        self._topology = JobsFile(Path(path), clock) if path else None
+        self._recent = Recent(settings.keep_ended_s)
+
+    def listing(self) -> Allocation:
+        """Raises what the source raises, and InputError where the topology file is none."""
+        listing = self._source.listing()
+        places: dict[str, NodeInfo] = {}
+        if self._topology is not None:
+            places = {info.name: info for info in self._topology.listing().nodes}
+        nodes = [self._node(info, places.get(info.name)) for info in listing.nodes]
+        return self._recent.with_ended(replace(listing, nodes=nodes), self._clock.time_s())
+
+    def _node(self, info: NodeInfo, place: NodeInfo | None) -> NodeInfo:
+        """The file goes before the scheduler; nodes that only the file knows are none."""
+        if place is not None:
+            info = replace(
+                info, rack=place.rack or info.rack, leaf=place.leaf or info.leaf,
+                pod=place.pod or info.pod,
+            )  # fmt: skip
+        return replace(info, protected=True) if info.name in self._protected else info
+
+
+def _names(lists: Sequence[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for text in lists:
+        names = expand(text)
+        if isinstance(names, str):
+            raise SettingsError(f"inventory.protected: {names}")
+        found |= set(names)
+    return frozenset(found)
