@@ -152,7 +152,9 @@ def owner_of(labels: Mapping[str, str], device: str = "") -> Owner:
              which NICs, disks and GPUs share, decide the class
     """
     if device == "node":
-        return Owner("node", "node")
+        # ipmi_exporter names the sensor by both; a label `name` alone may be anybody's.
+        sensor = "id" in labels and "name" in labels
+        return Owner("node", f"{labels['name']}/{labels['id']}" if sensor else "node")
     if device == "nic":
         return Owner("nic", _port(labels))
     gpu = _gpu(labels)

@@ -41,6 +41,10 @@ def _is_one(values: FloatArray) -> NDArray[np.bool_]:
     return np.asarray(values == 1.0)
 
 
+def _is_critical(values: FloatArray) -> NDArray[np.bool_]:
+    return np.asarray(values == 2.0)
+
+
 def _is_down(values: FloatArray) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(values) & (values != ACTIVE))
 
@@ -80,6 +84,11 @@ RULES: tuple[StateRule, ...] = (
               certain=True),
     StateRule("row_remap_pending", "gpu_row_remap_pending_state", _is_one, "gpu_memory",
               "hardware", "info", "a row remap waits for a reset", polls=1, role="evidence"),
+    StateRule("fan_failed", "host_fan_state", _is_critical, "gpu_thermal", "hardware", "critical",
+              "a fan is beyond its critical limit", rising=True, certain=True),
+    StateRule("power_supply_failed", "host_power_supply_state", _is_critical, "gpu_power",
+              "hardware", "critical", "a power supply is beyond its critical limit", rising=True,
+              certain=True),
     StateRule("port_down", PORT, _is_down, "nic_fault", "network", "critical",
               "the port is down", polls=2, hold_s=240.0, rising=True, certain=True),
 )  # fmt: skip

@@ -162,6 +162,11 @@ _NIC = (
 )  # fmt: skip
 
 _HOST = (
+    # 0 nominal, 1 warning, 2 critical, as the sensor's own thresholds say.
+    _host("host_fan_state", "state", "context", "ipmi_fan_speed_state", kind="state", bad="none",
+          valid_max=2.0, optional=True),
+    _host("host_power_supply_state", "state", "context", "ipmi_power_state", kind="state",
+          bad="none", valid_max=2.0, optional=True),
     _host("host_memory_total_bytes", "bytes", "context", "node_memory_MemTotal_bytes", bad="none",
           optional=True),
     _host("host_boot_time_seconds", "seconds", "context", "node_boot_time_seconds", bad="none",

@@ -121,3 +121,16 @@ def test_c4_ports_meant_to_be_down_and_management_ports_are_not_judged(port: Por
     view = cluster(64)
     view.ports = {("n05", "mlx5_1/1"): port}
     assert run(PORT, masks(4, *[1] * 40), view) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind"),
+    [("host_fan_state", "gpu_thermal"), ("host_power_supply_state", "gpu_power")],
+)
+def test_a_fan_or_a_power_supply_that_fails_is_critical_by_itself(metric: str, kind: str) -> None:
+    """A warning is none, nor a sensor that was critical at first sight: an empty slot reads so."""
+    (seen,) = run(metric, masks(0, 2, 2, 2))
+    assert (seen.kind, seen.cause, seen.certain, seen.role) == (kind, "hardware", True, "fault")
+    assert [] == run(metric, masks(0, *[1] * 10))
+    (old,) = run(metric, masks(*[2] * 10))
+    assert (old.role, old.certain) == ("evidence", False)
