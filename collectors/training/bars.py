@@ -26,6 +26,16 @@ _BAR = re.compile(
     r"(?P<n>\d{1,12})/(?P<of>\d{1,12}|\?)"
     r" \[(?P<elapsed>[\d:]{2,12})<(?P<left>[\d:?]{1,12})(?P<rest>[^\]{\n]{0,1000})\]?"
 )
+PLAIN = re.compile(
+    rb"\r?(?!std)(\[[A-Za-z_]{1,20}\d{1,7}\]: ?)?(?:([A-Za-z]{1,20}(?: \d{1,6})?):)? {0,4}"
+    rb"\d{1,3}%\|[^|\r\n\x1b\x00:{\[]{0,300}+\| {0,4}(\d{1,12})/(\d{1,12})"
+    rb" \[(\d{1,6}(?::\d\d){1,2})<[\d:?]{1,12}"
+    rb"(?:, {0,4}[\d.?]{1,16}(?:s/[a-z]{1,8}|[a-z]{1,8}/s)|(, [\w ,./?+=-]{0,600}+))?"
+    rb"\]?[ \t]{0,200}+(?:\r?\n|\r|\Z)"
+)
+"""A bar that is alone between line ends or carriage returns, with these: a rank's label, name, n,
+of, elapsed, numbers it shows. Nothing in it can be a time, a failure or another form."""
+
 _TRAINS = re.compile(r"(?:Epoch|Train|Step|Iteration)", re.IGNORECASE)
 _ROW = re.compile(r"\{'(?P<body>[^{}\n]{1,4096})\}")
 _PAIR = re.compile(
@@ -73,7 +83,7 @@ class Bars:
             before = row(text[at : found.start])
             if before is not None:
                 yield self._of_bar(key, before), text[found.end :]
-            yield self._drawn(key, found), text[found.end :]
+            yield self.drawn(key, found), text[found.end :]
             at = found.end
         last = row(text[at:])
         if last is not None:
@@ -86,7 +96,7 @@ class Bars:
             found.step = seen.n
         return found
 
-    def _drawn(self, key: str, found: Bar) -> Step | None:
+    def drawn(self, key: str, found: Bar) -> Step | None:
         """A bar's step, None where it is drawn again or counts something else."""
         seen = self._seen.get(key)
         other = seen is not None and seen.of not in (found.of, seen.n)
@@ -115,22 +125,41 @@ def bar(text: str, at: int) -> Bar | None:
     elapsed_s = _seconds(found["elapsed"])
     if elapsed_s is None:
         return None
+    words = found["words"]
+    return Bar(
+        int(found["n"]), int(found["of"]) if found["of"] != "?" else None, elapsed_s,
+        not words or _TRAINS.match(words) is not None, bool(words),
+        _with_numbers(Step("bar", int(found["n"])), found["rest"]),
+        found.start(), found.end(),
+    )  # fmt: skip
+
+
+def plain(found: re.Match[bytes]) -> Bar:
+    """The bar that `PLAIN` has found."""
+    words, n, of, clock, shown = found.groups()[1:]
+    elapsed_s = 0
+    for part in clock.split(b":"):
+        elapsed_s = elapsed_s * 60 + int(part)
+    trains = words is None or _TRAINS.match(words.decode("ascii")) is not None
+    step = Step("bar", int(n))
+    if shown is not None:
+        step = _with_numbers(step, shown.decode("ascii"))
+    return Bar(int(n), int(of), elapsed_s, trains, words is not None, step, *found.span())
+
+
+def _with_numbers(step: Step, shown: str) -> Step:
+    """The step with what its bar shows: `loss=3.1, global_step=794.0`."""
     values: dict[str, float] = {}
-    for part in found["rest"].split(", ")[:64]:
+    for part in shown.split(", ")[:64]:
         name, equals, said = part.partition("=")
         value = number(said) if equals else None
         if value is not None:
             values[name.replace("_", "").replace(" ", "").lower()] = value
     named = values.get("globalstep")
-    step = fill(Step("bar", int(found["n"])), values)
+    step = fill(step, values)
     if named is not None and 0.0 <= named < 1e12:
         step.step = int(named)
-    words = found["words"]
-    return Bar(
-        int(found["n"]), int(found["of"]) if found["of"] != "?" else None, elapsed_s,
-        not words or _TRAINS.match(words) is not None, bool(words), step,
-        found.start(), found.end(),
-    )  # fmt: skip
+    return step
 
 
 def row(text: str) -> Step | Note | None:

@@ -7,7 +7,7 @@ looked for only where a step or a failure prints none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, tzinfo
 
 from collectors.training import (
@@ -39,6 +39,8 @@ _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
 
 
+_CARRIAGE_RETURN = ord("\r")
+
 Layout = megatron.Layout | titan.Layout
 
 
@@ -63,7 +65,9 @@ class TrainingParser:
         self._live = False
         self._hint_s: float | None = None  # a time in the log's head, for years nobody names
         self._lines = 0  # before the block
-        self._block, self._dated_to, self._at = b"", 0, 0
+        self._block, self._dated_to = b"", 0
+        self._at = 0  # where in the block the line begins that is read
+        self._next = 0  # where to go on
         self._counted = self._counted_to = 0  # lines of the block, up to where
         self._near_s: float | None = None  # the newest time known
         self._first_s: float | None = None  # the first time of the log
@@ -138,35 +142,64 @@ class TrainingParser:
             self._dated_to = max(0, self._first_at - 1)
         starts, position = scan.Starts(block), 0
         while position < len(block):
+            inside = position > 0 and block[position - 1] == _CARRIAGE_RETURN
             waiting = self._tracebacks or self._elastic or self._wrap
-            if not waiting:
-                start = starts.after(position)
+            if not inside:
+                start = position if waiting else starts.after(position)
                 if start is None:
                     break
-                self._at = start
-                yield from self._known(start)
-                position = self._at
-                if position > start:
+                self._at = position = start
+            if not waiting:
+                self._next = position
+                yield from self._known(position)
+                if self._next > position:
+                    position = self._next
                     continue
-            self._at = position
-            end = block.find(b"\n", position)
-            line = block[position : end if end >= 0 else None]
-            if waiting or scan.worth_reading(line):
-                yield from self._line(line)
-            position = end + 1 if end >= 0 else len(block)
+            position = yield from self._one(position, inside, bool(waiting))
         self._lines += block.count(b"\n")
         self._look_back(len(block))
         self._block, self._first_at = b"", 0
         self._counted = self._counted_to = 0
 
-    def _known(self, position: int) -> Iterator[Said]:
-        """What lines of the two most frequent forms say, one after the other as they lie there.
+    def _one(self, position: int, inside: bool, waiting: bool) -> Generator[Said, None, int]:
+        """What one line says, or its next piece where bars stood before it; where to go on."""
+        block = self._block
+        end = block.find(b"\n", position)
+        end = end if end >= 0 else len(block)
+        if inside and not waiting:
+            cut = block.find(b"\r", position, end)
+            end = cut if cut >= 0 else end
+        line = block[position:end]
+        if inside or waiting or scan.worth_reading(line):
+            yield from self._line(line)
+        return end + 1
 
-        Moves `_at` to the first line behind them: one of another form, or that is not plain.
+    def _known(self, position: int) -> Iterator[Said]:
+        """What lines of the most frequent forms say, one after the other as they lie there.
+
+        Moves `_next` behind them: to a line, or a bar in one, of another form or that is not plain.
         """
+        if bars.PLAIN.match(self._block, position) is not None:
+            return self._drawings(position)
+        if position != self._at:  # within a line
+            return iter(())
         if self._block.startswith(mlperf.START, position):
             return self._mllog(position)
         return self._steps(position) if not self._pending else iter(())
+
+    def _drawings(self, position: int) -> Iterator[Said]:
+        block, match = self._block, bars.PLAIN.match
+        while (found := match(block, position)) is not None:
+            if position == 0 or block[position - 1] != _CARRIAGE_RETURN:
+                self._at = position
+            label = found[1]
+            speaker = speakers.NOBODY if label is None else self._of_prefix(label)
+            step = self._bars.drawn(speaker.key, bars.plain(found))
+            if step is not None:
+                yield from self._take(step, speaker, None)
+            elif found[6] is not None:  # other words may stand where numbers do
+                return
+            self._next = position = found.end()
 
     def _steps(self, position: int) -> Iterator[Step]:
         block = self._block
@@ -195,7 +228,7 @@ class TrainingParser:
             ended = self._end(step, speaker, near_s)
             if ended is not None:
                 yield ended
-            self._at = position = found.end()
+            self._at = self._next = position = found.end()
         self._layout.learn(block, position)
 
     def _of_prefix(self, words: bytes) -> Speaker:
@@ -220,7 +253,7 @@ class TrainingParser:
                 if isinstance(one, Note):
                     yield from self._flush()
                 yield from self._take(one, speakers.NOBODY, None)
-            self._at = position = min(end + 1, size)
+            self._at = self._next = position = min(end + 1, size)
 
     def _look_back(self, to: int) -> float | None:
         """The newest time known before a place in the block; only new text is searched."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.training import megatron, titan
+from collectors.training import bars, megatron, titan
 from collectors.training.model import Step
 from collectors.training.parser import TrainingParser
 
@@ -49,13 +51,35 @@ def read_singly(log: bytes) -> tuple[list[str], int, int]:
     with pytest.MonkeyPatch.context() as patch:
         for layout in (megatron.Layout, titan.Layout):
             patch.setattr(layout, "match", lambda *_: None)
+        patch.setattr(bars, "PLAIN", re.compile(rb"(?!)"))
         return read(log)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.lists(titan_lines(), min_size=2, max_size=12))
 def test_torchtitans_lines_say_the_same_by_their_layout_as_singly(lines: list[bytes]) -> None:
     assert read(b"".join(lines)) == read_singly(b"".join(lines))
+
+
+bar_pieces = st.builds(
+    lambda label, name, n, clock, shown, end: b"%s%s  7%%|#   | %d/99 [%s<01:00%s" % (
+        label, name, n, clock, shown) + end,
+    st.sampled_from([b"", b"", b"[rank1]:", b"[default3]: ", b"std", b"7: "]),
+    st.sampled_from([b"", b"", b"Epoch 0:", b"Train:", b"Validation:", b"Epoch1:"]),
+    st.integers(0, 6), st.sampled_from([b"00:07", b"00:19", b"01:00:31", b"1:2:3:4", b"0"]),
+    st.sampled_from([b", 10.13s/it]", b", 3.1it/s]", b", ?it/s]", b"]", b"", b", loss=3.1]",
+                     b", loss=nan, global_step=4.0]", b", zoom=Killed]"]),
+    st.sampled_from([b"\r", b"\r", b"\r\r", b"\n", b"\r\n", b"{'loss': 0.5}\n", b"   \r",
+                     b" at 2026-02-24 19:46:17\r", b"\rTraceback (most recent call last):\n"]),
+)  # fmt: skip
+others = st.sampled_from([b"\r", b"\n", b"words 2026-02-24 19:46:17 2026-02-24 19:46:18\r",
+                          b"KeyError: 'x'\n", b"{'loss': 0.25}\r", b"OSError: x\r"])  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(st.lists(st.one_of(bar_pieces, bar_pieces, bar_pieces, others), min_size=1, max_size=14))
+def test_bars_say_the_same_one_after_the_other_as_singly(pieces: list[bytes]) -> None:
+    assert read(b"".join(pieces)) == read_singly(b"".join(pieces))
 
 
 def test_a_layout_is_learned_from_one_line_and_reads_the_next() -> None:
