@@ -17,14 +17,15 @@ from collectors.outbox_metrics import OutboxMetrics
 from collectors.spool import Spool
 from telemetry.codec import decode, encode
 from telemetry.ports import Clock
-from telemetry.records import Beat, Frame, Record, Rejected, Steps
-from telemetry.topics import REJECTED, TELEMETRY
+from telemetry.records import Beat, Frame, Hardware, Record, Rejected, Steps
+from telemetry.topics import INVENTORY, REJECTED, TELEMETRY
 
 SYNC_S = 0.5  # at most so much later a record on disk is safe
 PATIENCE_S = 10.0  # with records under way and none acknowledged, the broker is away
 STREAMS_MAX = 10_000
 _MAY_DROP = (Frame, Steps, Beat)
 _REJECTED = "rejected"  # goes to the topic of that name, outside all streams
+_INVENTORY = "inventory"  # what a node is made of, once more, for whoever starts cold
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -92,7 +93,10 @@ class Outbox:
             record, seq=self._next_seq(record), sent_at=self._clock.time_s(), spooled=False
         )
         self._ticket += 1
-        self._go(encode(numbered), _kind(record), kept)
+        value = encode(numbered)
+        self._go(value, _kind(record), kept)
+        if isinstance(record, Hardware):
+            self._go(value, _INVENTORY, True)
         return self._ticket
 
     def resume(self, stream: tuple[str, str, float], seq: int) -> None:
@@ -145,6 +149,10 @@ class Outbox:
     def _message(self, value: bytes, kind: str) -> Message:
         if kind == _REJECTED:
             return Message(REJECTED, value, None, 0)
+        if kind == _INVENTORY:
+            record = decode(value, "outbox")
+            assert isinstance(record, Hardware)
+            return Message(INVENTORY, value, f"hw/{record.node}".encode(), 0)
         return Message(
             TELEMETRY, value, self._shard.name.encode(), self._shard.partition,
             (("kind", kind.encode()),),

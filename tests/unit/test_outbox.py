@@ -16,9 +16,9 @@ from collectors.outbox import PATIENCE_S, Outbox, Shard
 from collectors.outbox_metrics import OutboxMetrics
 from collectors.spool import Spool
 from telemetry.codec import decode, encode
-from telemetry.records import Event, Frame, Record, Rejected
+from telemetry.records import Event, Frame, Hardware, Record, Rejected
 from telemetry.testing import ManualClock, Published
-from telemetry.topics import REJECTED, TELEMETRY
+from telemetry.topics import INVENTORY, REJECTED, TELEMETRY
 from tests.links import FakeLink
 
 STARTED_S = 1_700_000_000.0
@@ -361,3 +361,24 @@ def test_what_a_source_could_not_use_goes_to_its_own_topic_also_by_way_of_the_di
     ]  # fmt: skip
     assert {(None, 0)} == {(one.key, one.partition) for one in sent[:2]}
     assert before == node.outbox.safe
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_what_a_node_is_made_of_is_also_kept_under_its_key_for_a_cold_start(
+    node: Node, away: bool
+) -> None:
+    node.link.closed = away
+    node.outbox.put(Hardware(
+        at=node.clock.time_s(), node="n1", source="hardware", started_at=STARTED_S, seq=0,
+        serial="S1",
+    ))  # fmt: skip
+    node.pass_s(2)
+    node.link.closed = False
+    node.pass_s(2)
+    (kept,) = node.link.log.of(INVENTORY)
+    assert (b"hw/n1", 0) == (kept.key, kept.partition)
+    known = decode(kept.value or b"", "")
+    assert isinstance(known, Hardware)
+    assert ("S1", away) == (known.serial, known.spooled)
+    (told,) = node.link.log.of(TELEMETRY)
+    assert told.value == kept.value
