@@ -25,7 +25,7 @@ from collectors.agent.step_socket import StepSocket
 from collectors.agent.tail import TailPosition
 from collectors.agent.tools import Tools
 from collectors.broker.link import KafkaLink
-from collectors.outbox import Outbox, Shard
+from collectors.outbox import STREAMS_MAX, Outbox, Shard
 from collectors.outbox_metrics import OutboxMetrics
 from collectors.spool import Spool
 from telemetry.codec import name_fault
@@ -83,7 +83,10 @@ def build_agent(
     return Agent(node, sources, sink, counts, Notes(say, clock), clock)
 
 
-def open_outbox(configuration: Configuration, clock: Clock, registry: CollectorRegistry) -> Outbox:
+def open_outbox(
+    configuration: Configuration, clock: Clock, registry: CollectorRegistry,
+    streams_max: int = STREAMS_MAX,
+) -> Outbox:  # fmt: skip
     """The way to Kafka, by way of the disk where it is away. Raises SettingsError."""
     settings, shard = configuration.collect, configuration.engine.shard
     partition = partition_of(shard, configuration.shards)
@@ -93,7 +96,7 @@ def open_outbox(configuration: Configuration, clock: Clock, registry: CollectorR
     return Outbox(
         KafkaLink(configuration.kafka, clock, (TELEMETRY, REJECTED)),
         Spool(state / "spool", settings.spool_max_bytes),
-        clock, Shard(shard, partition), OutboxMetrics(registry),
+        clock, Shard(shard, partition), OutboxMetrics(registry), streams_max=streams_max,
     )  # fmt: skip
 
 
