@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -108,7 +108,7 @@ def feeding(
         feed.join()
 
 
-def whole(pieces: Sequence[Piece]) -> Iterator[Arrived]:
+def whole(pieces: Sequence[Iterable[tuple[float, Record]]]) -> Iterator[Arrived]:
     """The pieces as an import makes them, with their ends."""
     for number, piece in enumerate(pieces):
         arrived = (Arrived(i, at_s, record) for i, (at_s, record) in enumerate(piece))
