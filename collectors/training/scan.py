@@ -34,9 +34,10 @@ _GROUPS = (
     (b"%|",),
     (b"Loss: ", b"xceptio", b"ANCELLE", b'File "', b"nexpect", b"Killed"),
     (b"step=", b"[before", b"tchdog "),
-    (b'_step"', b"ERROR", b"xitcode", b"Aborted", b"Root Ca", b"oom_kil", b"[#save]", b"[#evalu"),
+    (b'_step"', b"ERROR", b"xitcode", b"Aborted", b"Root Ca", b"oom_kil", b"[#save]", b"[#evalu",
+     b"hat():"),
     (b"; step ", b"erminat", b"oom kil", b"L WARN", b"L work", b"entire ", b"[#log]", b"CL.cpp",
-     b"SystemE", b"terrupt", b"oom-kil", b"hat():", b"[#predi"),
+     b"SystemE", b"terrupt", b"oom-kil", b"[#predi"),
 )  # fmt: skip
 
 
