@@ -119,6 +119,8 @@ class Bars:
 
 def bar(text: str, at: int) -> Bar | None:
     """The next bar in a line."""
+    if text.find("%|", at) < 0:  # the expression tries a name at every letter
+        return None
     found = _BAR.search(text, at, at + 65_536)
     if found is None:
         return None
