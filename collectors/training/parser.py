@@ -185,7 +185,7 @@ class TrainingParser:
             return iter(())
         if self._block.startswith(mlperf.START, position):
             return self._mllog(position)
-        return self._steps(position) if not self._pending else iter(())
+        return self._steps(position)
 
     def _drawings(self, position: int) -> Iterator[Said]:
         block, match = self._block, bars.PLAIN.match
@@ -201,7 +201,7 @@ class TrainingParser:
                 return
             self._next = position = found.end()
 
-    def _steps(self, position: int) -> Iterator[Step]:
+    def _steps(self, position: int) -> Iterator[Said]:
         block = self._block
         if self._layout.match(block, position) is None:
             if self._other.match(block, position) is None:
@@ -225,8 +225,9 @@ class TrainingParser:
                 near_s = self._look_back(position)
             else:
                 self._dated(near_s)
-            ended = self._end(step, speaker, near_s)
-            if ended is not None:
+            if self._pending is not None:
+                yield from self._take(step, speaker, None)
+            elif (ended := self._end(step, speaker, near_s)) is not None:
                 yield ended
             self._at = self._next = position = found.end()
         self._layout.learn(block, position)

@@ -80,5 +80,6 @@ def _key(rank: int | None, task: int | None, words: str) -> str:
     return f"#{number}" if number is not None else words.strip()
 
 
+@lru_cache(maxsize=4_096)
 def _is_word(label: str) -> bool:
     return not any(char.isdigit() for char in label) or label.endswith(("Error", "Exception"))
