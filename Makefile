@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
+.PHONY: broker-away help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,10 @@ grid: $(READY) ## every kind of fault, size and cluster size, five seeds; contin
 quiet: $(READY) ## seven days of 256 nodes on which nothing happens
 	@$(BIN)/python -m evaluation.quiet
 
-long: check test-all bench bench-long quiet grid ## everything there is; hours
+long: check test-all broker-away bench bench-long quiet grid ## everything there is; hours
+
+broker-away: $(READY) ## five minutes without a broker
+	@TEST_BROKER_AWAY_S=300 $(BIN)/pytest -q -s tests/kafka/test_broker_away.py
 
 clean: ## remove the virtual environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache nodewarden-demo

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kafka
 
 # `make long` takes the five minutes that a broker may be away; here its length changes nothing
 # but how much is spooled.
-AWAY_S = float(os.environ.get("NODEWARDEN_TEST_AWAY_S", "20"))
+AWAY_S = float(os.environ.get("TEST_BROKER_AWAY_S", "20"))
 GROWTH_MAX_MB = 12.0
 ENGINE = {"ticks": {"interval_default_s": 1.0}}
 
