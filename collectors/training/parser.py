@@ -10,21 +10,13 @@ import re
 from collections.abc import Generator, Iterator
 from datetime import UTC, tzinfo
 
-from collectors.training import (
-    bars,
-    dlrover,
-    forms,
-    megatron,
-    mlperf,
-    scan,
-    speakers,
-    stamps,
-    titan,
-)
+from collectors.training import bars, forms, mlperf, scan, speakers, stamps
+from collectors.training.dates import Dates
 from collectors.training.failures import read_failure
 from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
 from collectors.training.model import Failure, Note, Said, Step
 from collectors.training.progress import Progress, merged
+from collectors.training.readers import Readers
 from collectors.training.speakers import Speaker
 from collectors.training.wraps import Piece, Wrap
 from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
@@ -37,11 +29,7 @@ _RESTARTS = ("successfully loaded checkpoint", "[before the start of training st
 _LOADED = re.compile(r"at iteration {1,12}(\d{1,12})")
 _WAITING = frozenset({"bar", "deepspeed", "mlperf-stats"})
 _SHARED = frozenset({"torchtitan", "nemo", "lightly"})
-
-
 _CARRIAGE_RETURN = ord("\r")
-
-Layout = megatron.Layout | titan.Layout
 
 
 class TrainingParser:
@@ -65,22 +53,17 @@ class TrainingParser:
         self._live = False
         self._hint_s: float | None = None  # a time in the log's head, for years nobody names
         self._lines = 0  # before the block
-        self._block, self._dated_to = b"", 0
+        self._block = b""
         self._at = 0  # where in the block the line begins that is read
         self._next = 0  # where to go on
         self._counted = self._counted_to = 0  # lines of the block, up to where
-        self._near_s: float | None = None  # the newest time known
-        self._first_s: float | None = None  # the first time of the log
-        self._first_at = 0  # where in the block it stands
         self._tasks_are_ranks = True
         self._pending: tuple[Step, str, float | None] | None = None
-        self._bars = bars.Bars(clock_s)
+        self._readers = Readers(tz, clock_s)
         self._progress = Progress(clock_s)
+        self._dates = Dates(tz, self._progress.began)
         self._incident, self._tracebacks, self._elastic = Incident(), Tracebacks(), Elastic()
         self._wrap = Wrap()
-        self._layout: Layout = megatron.Layout()  # of the newest line that had one
-        self._other: Layout = titan.Layout()
-        self._mlperf, self._dlrover = mlperf.MlPerf(), dlrover.DlRover(tz)
 
     @property
     def counted_up(self) -> int:
@@ -94,7 +77,7 @@ class TrainingParser:
 
     def heard_at(self, now_s: float) -> None:
         """The log is read as it is written: what comes next and prints no time was said now."""
-        self._live, self._near_s = True, now_s
+        self._live, self._dates.near_s = True, now_s
 
     def feed(self, piece: bytes) -> Iterator[Said]:
         """What whole lines so far say."""
@@ -136,10 +119,8 @@ class TrainingParser:
 
     def _read(self, block: bytes) -> Iterator[Said]:
         """One block of whole lines: only those that hold a marker, or that something waits for."""
-        self._block, self._dated_to = block, 0
-        if self._first_s is None:
-            self._first_s, self._first_at = stamps.oldest(block, self._tz)
-            self._dated_to = max(0, self._first_at - 1)
+        self._block = block
+        self._dates.begin(block)
         starts, position = scan.Starts(block), 0
         while position < len(block):
             inside = position > 0 and block[position - 1] == _CARRIAGE_RETURN
@@ -157,8 +138,8 @@ class TrainingParser:
                     continue
             position = yield from self._one(position, inside, bool(waiting))
         self._lines += block.count(b"\n")
-        self._look_back(len(block))
-        self._block, self._first_at = b"", 0
+        self._dates.end()
+        self._block = b""
         self._counted = self._counted_to = 0
 
     def _one(self, position: int, inside: bool, waiting: bool) -> Generator[Said, None, int]:
@@ -194,7 +175,7 @@ class TrainingParser:
                 self._at = position
             label = found[1]
             speaker = speakers.NOBODY if label is None else self._of_prefix(label)
-            step = self._bars.drawn(speaker.key, bars.plain(found))
+            step = self._readers.bars.drawn(speaker.key, bars.plain(found))
             if step is not None:
                 yield from self._take(step, speaker, None)
             elif found[6] is not None:  # other words may stand where numbers do
@@ -203,13 +184,10 @@ class TrainingParser:
 
     def _steps(self, position: int) -> Iterator[Said]:
         block = self._block
-        if self._layout.match(block, position) is None:
-            if self._other.match(block, position) is None:
-                self._layout.learn(block, position)
-                self._other.learn(block, position)
-                return
-            self._layout, self._other = self._other, self._layout
-        match, step_of = self._layout.match, self._layout.step
+        layout = self._readers.layout(block, position)
+        if layout is None:
+            return
+        match, step_of = layout.match, layout.step
         while (found := match(block, position)) is not None:
             prefix, label, minute, second, fraction, number, *said = found.groups()
             step = step_of(number, said)
@@ -222,15 +200,15 @@ class TrainingParser:
             if minute is not None:
                 step.at_s = near_s = stamps.of_minute(minute, second, fraction, self._tz)
             if near_s is None:
-                near_s = self._look_back(position)
+                near_s = self._dates.before(position)
             else:
-                self._dated(near_s)
+                self._dates.told(near_s, self._at)
             if self._pending is not None:
                 yield from self._take(step, speaker, None)
             elif (ended := self._end(step, speaker, near_s)) is not None:
                 yield ended
             self._at = self._next = position = found.end()
-        self._layout.learn(block, position)
+        layout.learn(block, position)
 
     def _of_prefix(self, words: bytes) -> Speaker:
         speaker = speakers.of_prefix(words.decode("ascii", "replace"))
@@ -247,7 +225,7 @@ class TrainingParser:
         while block.startswith(mlperf.START, position):
             end = block.find(b"\n", position)
             end = end if end >= 0 else size
-            found = self._mlperf.plain(block[position + skip : end])
+            found = self._readers.mlperf.plain(block[position + skip : end])
             if found is None:
                 return
             for one in found:
@@ -255,17 +233,6 @@ class TrainingParser:
                     yield from self._flush()
                 yield from self._take(one, speakers.NOBODY, None)
             self._at = self._next = position = min(end + 1, size)
-
-    def _look_back(self, to: int) -> float | None:
-        """The newest time known before a place in the block; only new text is searched."""
-        since = self._dated_to
-        if to > since:
-            if self._first_s is not None and self._first_at <= to:
-                self._progress.began(self._first_s)
-            found = stamps.newest(self._block[since:to], self._tz)
-            self._near_s = self._near_s if found is None else found
-            self._dated_to = to
-        return self._near_s
 
     def _line(self, line: bytes) -> Iterator[Said]:
         for part in line.split(b"\r") if b"\r" in line else (line,):
@@ -287,11 +254,11 @@ class TrainingParser:
         return self._lines + self._counted + 1
 
     def _broken(self, reason: str, line: bytes, number: int) -> Rejected:
-        return rejected(reason, line, f"{self._name}:{number}", self._near_s)
+        return rejected(reason, line, f"{self._name}:{number}", self._dates.near_s)
 
     def _say(self, piece: Piece) -> Iterator[Said]:
         speaker, text, told = piece.speaker, piece.text, False
-        for found, words in self._found(speaker, text):
+        for found, words in self._readers.found(speaker.key, text):
             told = True
             if isinstance(found, str):
                 number = piece.number if piece.number is not None else self._number()
@@ -309,29 +276,8 @@ class TrainingParser:
             return None
         at_s = stamps.printed(text, self._tz)
         if at_s is not None:
-            self._dated(at_s)
+            self._dates.told(at_s, self._at)
         return at_s
-
-    def _dated(self, at_s: float) -> None:
-        """The line that is read tells the time."""
-        self._near_s = at_s
-        self._progress.began(at_s)
-        self._dated_to = max(self._dated_to, self._at)
-
-    def _found(self, speaker: Speaker, text: str) -> Iterator[tuple[Step | Note | str, str]]:
-        """What step forms read in a line, and the words that may hold its time."""
-        if mlperf.MARKER in text:
-            yield from ((found, "") for found in self._mlperf.read(text))
-        elif dlrover.MARKER in text:
-            yield from ((found, "") for found in self._dlrover.read(text))
-        elif "%|" in text or "{'" in text:
-            rest = text
-            for drawn, rest in self._bars.read(speaker.key, text):  # noqa: B007 - the last rest counts
-                if drawn is not None:
-                    yield drawn, ""
-            yield from _found_in(rest)
-        else:
-            yield from _found_in(text)
 
     def _take(self, found: Step | Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
         if isinstance(found, Note):
@@ -340,7 +286,7 @@ class TrainingParser:
         found.at_s = _sane(found.at_s)
         if found.at_s is None and found.form not in ("bar", "hugging-face"):
             found.at_s = at_s
-        near_s = found.at_s if found.at_s is not None else self._look_back(self._at)
+        near_s = found.at_s if found.at_s is not None else self._dates.before(self._at)
         waits = found.form in _WAITING
         if self._pending is not None:
             older, key, older_s = self._pending
@@ -380,7 +326,7 @@ class TrainingParser:
     def _note(self, note: Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
         note.at_s = note.at_s if note.at_s is not None else at_s
         if note.at_s is None:
-            note.at_s = self._look_back(self._at)
+            note.at_s = self._dates.before(self._at)
         if note.type == "overflow":
             note.step = self._progress.next_step
             self._progress.overflowed(note.step)
@@ -422,7 +368,7 @@ class TrainingParser:
         if at_s is None:
             at_s, failure.yearless_s = stamps.glog(text, self._tz, self._hint())
         if at_s is None and failure.yearless_s is None:
-            known_s = (self._look_back(self._at), self._progress.ended_s)
+            known_s = (self._dates.before(self._at), self._progress.ended_s)
             at_s = max((one for one in known_s if one is not None), default=self._clock_s)
         failure.at_s = at_s
         rank = self._rank_of(speaker) if failure.class_ != "cancelled" else None
@@ -437,7 +383,7 @@ class TrainingParser:
 
     def _hint(self) -> float | None:
         """A time of this log, for stamps that name no year."""
-        for known_s in (self._near_s, self._clock_s, self._hint_s, self._year_s):
+        for known_s in (self._dates.near_s, self._clock_s, self._hint_s, self._year_s):
             if known_s is not None:
                 return known_s
         return None
@@ -448,17 +394,6 @@ class TrainingParser:
         if speaker.task is not None:
             return speaker.task if self._tasks_are_ranks else None
         return self._rank
-
-
-def _found_in(text: str) -> Iterator[tuple[Step | Note | str, str]]:
-    for form in forms.FORMS:
-        if form.marker in text:
-            found = form.read(text)
-            if found is not None:
-                yield found, text
-                return
-    if "Esimated iteration" in text:
-        yield from ((step, text) for step in forms.rank_times(text))
 
 
 def _sane(at_s: float | None) -> float | None:
