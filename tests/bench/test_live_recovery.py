@@ -80,7 +80,8 @@ def test_a_replacement_folds_soon_after_kill_9(clean_topics: Broker, tmp_path: P
     onto.close()
     print(
         f"\nkill -9 to the replacement folding: median {statistics.median(took):.2f} s of "
-        f"{ROUNDS} ({min(took):.2f} to {max(took):.2f} s); {statistics.median(used):.2f} CPU s of it are its own"
+        f"{ROUNDS} ({min(took):.2f} to {max(took):.2f} s), of it {statistics.median(used):.2f} s "
+        "of its own CPU time"
     )
 
 
