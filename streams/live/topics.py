@@ -16,6 +16,7 @@ FETCH_BYTES = 8_000_000
 # At the end of a partition a fetch waits for more, and the broker answers nothing else on that
 # connection meanwhile: with Kafka's 500 ms a load took four seconds.
 FETCH_WAIT_MS = 5
+BACKOFF_MS = 10  # so long an assignment waits for its first fetch, too: 100 ms by default
 
 
 class TopicReader:
@@ -31,6 +32,7 @@ class TopicReader:
             request_timeout_ms=round(timeout_s * 1000.0),
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
+            retry_backoff_ms=BACKOFF_MS,
         )
 
     async def __aenter__(self) -> TopicReader:
