@@ -37,9 +37,26 @@ def mixed() -> bytes:
     return b"\n".join(INFO.split(b"\n")[:40]) + b"\n" + steps().split(b"\n")[0] + b"\n"
 
 
+def bars() -> bytes:
+    """A bar drawn 20,000 times in one line after carriage returns, a row after every 50th."""
+    row = b"\n{'loss': 0.3290, 'reward': -2.0304, 'learning_rate': 5e-05}\n"
+    return b"".join(
+        b" %2d%%|%-38s| %d/20000 [%d:%02d:%02d<36:34:36, 10.13s/it]" % (
+            at // 200, b"#" * (at // 527), at, at // 360, at // 6 % 60, at % 6 * 10)
+        + (b"\r" if at % 50 else row)
+        for at in range(20_000)
+    )  # fmt: skip
+
+
+def with_ranks() -> bytes:
+    lines = (CORPUS / "torchtitan_8_ranks_duplicate_lines.log").read_bytes().splitlines(True)
+    return b"".join(b"[rank%d]:" % at + line for at, line in enumerate(lines[:5]))
+
+
 LOGS = {
     "NCCL INFO lines": lambda: INFO, "dated timer lines": lambda: TIMERS,
     "a step line in 40 lines": mixed, "step lines only": steps,
+    "bars after CR": bars,
 }  # fmt: skip
 
 
@@ -50,6 +67,35 @@ WHOLE = {
     "MLPerf, blocks of steps": "mlperf41_nvidia_llama2_70b_lora_128nodes.log",
     "MLPerf, MaxText": "mlperf41_google_tpu_v5p_4096_gpt3.log",
 }
+
+DIALECTS = {
+    "torchtitan": "torchtitan_8_ranks_duplicate_lines.log",
+    "torchtitan, coloured": "torchtitan_ansi_colour.log",
+    "Trainer's rows": "hf_trainer_nan_then_zero_loss.log",
+    "bars with rows": "hf_trainer_tqdm_glued_dict.log",
+    "DeepSpeed's overflows": "deepspeed_overflow_hf_zero_loss.log",
+    "NeMo": "nemo_progress_bar_no_steptime.log",
+    "Greyhound, local": "greyhound_failslow_local_controller.log",
+    "Greyhound, global": "greyhound_failslow_global_controller.log",
+    "pdsh": "megatron_deepspeed_pdsh_host_prefix_tail.log",
+    "DLRover": "dlrover_events_23min_step_and_ckpt.log",
+    "lightly": "lightly_time_split_log.log",
+    "pips": "dataloader_spike_210s_single_step.log",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_speed_by_dialect(name: str) -> None:
+    """Excerpts of real logs over and over: almost every line is one that says something."""
+    if not (CORPUS / DIALECTS[name]).is_file():
+        pytest.skip("the corpus is not beside this checkout")
+    show(name, (CORPUS / DIALECTS[name]).read_bytes().rstrip(b"\n") + b"\n", size=5_000_000)
+
+
+def test_the_speed_of_lines_with_ranks() -> None:
+    if not (CORPUS / DIALECTS["torchtitan"]).is_file():
+        pytest.skip("the corpus is not beside this checkout")
+    show("torchtitan, 5 ranks", with_ranks(), size=5_000_000)
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -64,9 +110,9 @@ def test_the_speed_of_whole_logs(name: str) -> None:
     show(name, (CORPUS / WHOLE[name]).read_bytes())
 
 
-def show(name: str, one: bytes) -> None:
+def show(name: str, one: bytes, size: int = SIZE) -> None:
     """One line; the best of three, other loads only ever add to it."""
-    data = one * (SIZE // len(one))
+    data = one * (size // len(one))
     took_s, said = float("inf"), 0
     for _ in range(3):
         parser = TrainingParser("x.log")
