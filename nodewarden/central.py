@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -21,10 +22,15 @@ from collectors.central.loop import Central
 from collectors.central.metrics import CentralMetrics
 from collectors.central.position import position_file
 from collectors.central.prometheus import PrometheusSource
+from collectors.central.source import Source
+from collectors.central.syslog import SyslogSource
+from collectors.central.syslog_lines import SyslogLines
+from collectors.central.syslog_server import SyslogServer
+from collectors.jobs import Wiring, read_jobs, read_ports
 from nodewarden.clock import SystemClock
 from nodewarden.collecting import open_outbox
 from nodewarden.serving import serve_metrics, stop_on_signals
-from telemetry.errors import SourceUnavailable
+from telemetry.errors import SettingsError, SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.settings import Configuration
 
@@ -68,24 +74,59 @@ def build_central(
     configuration: Configuration, sink: Sink, counts: Counts, clock: Clock,
     hosts: Callable[[], Hosts], *, keep: bool,
 ) -> tuple[Central, Callable[[], bool]]:  # fmt: skip
-    """The collector, and whether there is nothing to do just now.
+    """The collector, and whether everything that is there now has been read.
 
     keep     positions are loaded and saved
     Raises SettingsError.
     """
-    ticks = configuration.engine.ticks
-    api = PrometheusApi(configuration.prometheus.url, configuration.prometheus, clock)
-    state = usable_directory(Path(configuration.collect.state_dir)) if keep else None
+    sources: list[Source] = []
+    is_idle: Callable[[], bool] = lambda: True  # noqa: E731
+    if configuration.prometheus.url:
+        prometheus = _prometheus(configuration, counts, clock, hosts, keep=keep)
+        sources.append(prometheus)
+        is_idle = lambda: prometheus.is_idle  # noqa: E731
+    if configuration.syslog.address:
+        sources.append(_syslog(configuration, counts, clock, hosts))
+    return Central(sources, sink, counts, Notes(_log.warning, clock), clock), is_idle
+
+
+def _prometheus(
+    configuration: Configuration, counts: Counts, clock: Clock, hosts: Callable[[], Hosts], *,
+    keep: bool,
+) -> PrometheusSource:  # fmt: skip
+    settings, ticks = configuration.prometheus, configuration.engine.ticks
+    api = PrometheusApi(settings.url, settings, clock)
+    file = None
+    if keep:
+        file = position_file(usable_directory(Path(configuration.collect.state_dir)))
 
     def expected(source: str) -> float:
         return ticks.interval_s.get(source, ticks.interval_default_s)
 
-    source = PrometheusSource(
-        api, configuration.prometheus, position_file(state) if state is not None else None,
-        hosts, expected, counts, clock,
-    )  # fmt: skip
-    central = Central([source], sink, counts, Notes(_log.warning, clock), clock)
-    return central, lambda: source.is_idle
+    return PrometheusSource(api, settings, file, hosts, expected, counts, clock)
+
+
+def _syslog(
+    configuration: Configuration, counts: Counts, clock: Clock, hosts: Callable[[], Hosts]
+) -> SyslogSource:
+    settings = configuration.syslog
+    lines = SyslogLines(
+        ZoneInfo(configuration.timezone), settings.hosts_max, _wiring(settings.ports_file)
+    )
+    names_s = configuration.prometheus.names_s
+    return SyslogSource(SyslogServer(settings), lines, hosts, names_s, counts, clock)
+
+
+def _wiring(file: str) -> Wiring:
+    """Raises SettingsError, InputError."""
+    if not file:
+        return {}
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"syslog.ports_file: {file}: {error.strerror}") from error
+    read_jobs(data, file, 0.0)
+    return read_ports(data, file)
 
 
 def collect_centrally(configuration: Configuration, *, once: bool, stdout: bool) -> None:

@@ -58,8 +58,13 @@ class Central:
 
     def close(self) -> None:
         """Put what waits, hand over what can be handed over, and end."""
+        for source in self._sources:
+            said = source.finish()
+            if said is not None:
+                self._take(source, said)
         while self._waiting:
             self._put()
+            self._sink.pump()
         self._sink.close(CLOSE_S)
         for source in self._sources:
             source.settle(self._sink.safe)

@@ -127,6 +127,7 @@ class Pages:
         return {
             source: min(gaps.items(), key=lambda gap: (-gap[1], gap[0]))[0]
             for source, gaps in sorted(self._gaps.items())
+            if gaps
         }
 
     def page(

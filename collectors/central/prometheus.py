@@ -54,7 +54,7 @@ class PrometheusSource:
         self._primed = True
         self._page: Read | None = None  # told, and not settled
         self._ticket: int | None = None
-        self._worked = False
+        self._worked = self._more = False
         self._hardware: dict[str, list[Gpu]] = {}
         self._hardware_due_s = clock.monotonic_s()
         self._warned: dict[str, float] = {}
@@ -68,7 +68,8 @@ class PrometheusSource:
     @property
     def is_idle(self) -> bool:
         """Everything that was old enough has been read, told and settled."""
-        return self._worked and self._reading is None and self._page is None
+        under_way = self._more or self._reading is not None or self._page is not None
+        return self._worked and not under_way
 
     def poll(self) -> Said | None:
         """The page that is whole now; else the next one is begun when its time has come."""
@@ -89,6 +90,7 @@ class PrometheusSource:
         self._counts.succeeded("prometheus", self._clock.time_s())
         self._due_s = self._clock.monotonic_s() + self._settings.poll_s
         if found is None:
+            self._more = False
             return None
         return self._said(*found)
 
@@ -102,10 +104,15 @@ class PrometheusSource:
         if self._page is None or self._ticket is None or safe < self._ticket:
             return
         self._until_ms = self._start_ms = self._page.end_ms
-        if self._page.more:
+        self._more = self._page.more
+        if self._more:
             self._due_s = self._clock.monotonic_s()
         self._page = self._ticket = None
         self._save()
+
+    def finish(self) -> Said | None:
+        """Nothing: a page under way is read again."""
+        return None
 
     def close(self) -> None:
         """Leave; a question under way is not waited for."""

@@ -38,6 +38,10 @@ class Source(Protocol):
         """Everything up to this ticket is acknowledged, on disk, or dropped and counted."""
         ...
 
+    def finish(self) -> Said | None:
+        """What there still is to say at the end; not polled again."""
+        ...
+
     def close(self) -> None:
         """Give everything back. Not to be polled again."""
         ...

@@ -1,0 +1,24 @@
+"""Fixtures for tests against a real Prometheus; they skip without one, and fail in CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.prometheus.server import Prometheus, PrometheusMissing
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
+    """One of the test's own, not started: `scrape` does."""
+    try:
+        server = Prometheus(tmp_path / "prometheus")
+    except PrometheusMissing as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI needs one: {missing}")
+        pytest.skip(str(missing))
+    yield server
+    server.stop()

@@ -1,0 +1,109 @@
+"""What a real Prometheus scraped of a simulated fleet tells what its capture tells."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from collectors.capture import open_capture
+from evaluation.capture import write_capture
+from evaluation.cluster import JOB
+from evaluation.faults import parse_fault
+from evaluation.simulator import Simulation
+from telemetry.records import Event, Frame, Record, Rejected, Steps
+from telemetry.settings import EngineSettings
+from tests.folding import folded, numbered, printed
+from tests.prometheus.collector import collected
+from tests.prometheus.fleet import Replayed, Sample, capture_samples, serving
+from tests.prometheus.server import Prometheus
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
+
+MINUTES, INTERVAL_S = 30.0, 15.0
+SCRAPE = "1s"
+DEADLINE_S = 120.0
+_GAUGES = {"step_time_s": "training_step_time_seconds", "loss": "training_loss"}
+
+
+def told(record: Record) -> Any:
+    """What a record says, without its place in its stream."""
+    plain = msgspec.to_builtins(record)
+    for key in ("seq", "sent_at", "started_at"):
+        plain.pop(key, None)
+    return plain
+
+
+def training_samples(run: Simulation) -> list[Sample]:
+    """The job's steps as the gauges of a training exporter."""
+    labels = f'{{job_id="{JOB}"}}'
+    found: list[Sample] = []
+    for _, record in run.records():
+        if isinstance(record, Steps) and record.node == "":
+            at = round(record.at, 3)
+            found.append((at, f"training_step{labels}", str(record.step[0])))
+            for column, name in _GAUGES.items():
+                values = getattr(record, column)
+                if values and values[0] is not None:
+                    found.append((at, f"{name}{labels}", repr(values[0])))
+    return found
+
+
+def incidents(log: list[Record]) -> Any:
+    fold, outcome = folded(numbered((record.at, record) for record in log), "history")
+    return json.loads(printed(fold, outcome))["incidents"]
+
+
+def test_the_same_incident_and_the_same_frames_as_a_capture_of_the_same_samples(
+    tmp_path: Path, prometheus: Prometheus
+) -> None:
+    start_s = float(int(time.time() - MINUTES * 60.0 - 600.0))
+    run = Simulation(
+        8, 2, minutes=MINUTES, seed=3, faults=[parse_fault("ecn@3+600")], start_s=start_s,
+        gpu_interval_s=INTERVAL_S, nic_interval_s=30.0,
+    )  # fmt: skip
+    capture = tmp_path / "capture"
+    write_capture(run, capture)
+    shutil.rmtree(capture / "training")
+    shutil.rmtree(capture / "kernel")
+    training = training_samples(run)
+    (capture / "metrics" / "training.om").write_text(
+        "".join(
+            f"{series} {value} {at:.3f}\n"
+            for at, series, value in sorted(training, key=lambda s: (s[1], s[0]))
+        )
+    )
+    exporters = {
+        node: Replayed(samples, start_s)
+        for node, samples in capture_samples(capture / "metrics").items()
+        if node.startswith("n")
+    }
+    exporters["training"] = Replayed(training, start_s)
+    with serving(exporters) as targets:
+        prometheus.scrape(list(targets.values()), SCRAPE)
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not all(exporter.is_over for exporter in exporters.values()):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.2)
+
+    records = collected(
+        tmp_path, prometheus.url, first_s=MINUTES * 60.0 + 900.0, page_s=45.0, delay_s=0.0
+    )
+    with open_capture(capture, EngineSettings()) as opened:
+        captured = [r for r in opened.records() if not isinstance(r, Rejected)]
+    frames = [r for r in records if isinstance(r, Frame)]
+    wanted = [r for r in captured if isinstance(r, Frame)]
+    key = lambda r: (r.node, r.source, r.at)  # noqa: E731
+    assert [told(r) for r in sorted(wanted, key=key)] == [told(r) for r in sorted(frames, key=key)]
+
+    kinds = (Frame, Steps, Event)
+    head = [r for r in captured if not isinstance(r, kinds)]
+    log = [*head[:-1], *(r for r in records if isinstance(r, kinds)), head[-1]]
+    found = incidents(log)
+    assert incidents(captured) == found
+    assert ["n003"] == [s["node"] for i in found for s in i["suspects"]][:1]
