@@ -10,6 +10,7 @@ import inspect
 from importlib.metadata import version
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from faust.app.base import App
 from faust.tables import recovery
 from faust.transport.consumer import Consumer as BaseConsumer
@@ -70,3 +71,14 @@ def test_the_producer_takes_what_makes_every_record_acknowledged_once() -> None:
     assert parameters[:7] == [
         "self", "topic", "key", "value", "partition", "timestamp", "headers",
     ]  # fmt: skip
+
+
+def test_the_consumers_thread_is_made_and_makes_its_consumer_where_we_do() -> None:
+    made = inspect.getsource(driver.Consumer._new_consumer_thread)
+    assert "AIOKafkaConsumerThread(self, loop=self.loop, beacon=self.beacon)" in made
+    create = driver.AIOKafkaConsumerThread._create_worker_consumer
+    assert list(inspect.signature(create).parameters) == ["self", "transport"]
+
+
+def test_the_fetchers_patience_is_read_when_the_consumer_starts() -> None:
+    assert "fetch_max_wait_ms=self._fetch_max_wait_ms" in inspect.getsource(AIOKafkaConsumer.start)
