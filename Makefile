@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: broker-away help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
+.PHONY: broker-away up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ bench: $(READY) ## throughput, printed and never asserted; memory, asserted
 
 bench-long: $(READY) ## the benchmarks that take minutes
 	@$(BIN)/pytest -q -s -m "bench and slow" tests/bench
+
+up-local: $(INSTALLED) ## live on this machine: real Kafka, two workers, archiver, a simulated cluster
+	@deploy/local/cluster.sh up
+
+down-local: ## stop what up-local started
+	@deploy/local/cluster.sh down
 
 replay: $(INSTALLED) ## FILE=capture or archive: what would have been said of it
 	@test -n "$(FILE)" || { echo "make replay FILE=<directory of a capture or an archive>" >&2; exit 2; }

@@ -109,8 +109,8 @@ def _partition(configuration: Configuration, shard: str | None) -> int | None:
 
 def _table(incidents: list[Incident]) -> Table:
     table = Table("id", "opened", "state", "kind", "job", "suspects", "verdict")
-    for column in table.columns[:4]:
-        column.no_wrap = True
+    for column in table.columns:
+        column.overflow = "fold"  # a name is never cut
     for incident in incidents:
         opened = datetime.fromtimestamp(incident.opened_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         state = "open" if incident.closed_at is None else "closed"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from evaluation.capture import jobs_json
 from evaluation.faults import parse_fault
 from evaluation.places import write_json
-from evaluation.simulator import Simulation
+from evaluation.simulator import START_S, Simulation
 from evaluation.writers import write_archive, write_capture
+from nodewarden.clock import SystemClock
 from nodewarden.logs import Log
 from nodewarden.publishing import history_target, publish_logs
+from nodewarden.serving import stop_on_signals
 from nodewarden.session import Session, broker_option, config_option
+from nodewarden.simulating import LEAD_S, live_target, publish_as_it_goes_by
 from telemetry.errors import SettingsError
 from telemetry.records import Arrived
 from telemetry.settings import Configuration
@@ -33,6 +38,13 @@ from telemetry.settings import Configuration
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write an archive.")
 @click.option("--capture", type=click.Path(path_type=Path), metavar="DIR", help="Write a capture.")
 @click.option("--kafka", is_flag=True, help="Publish to a history shard of the live topics.")
+@click.option("--live", is_flag=True, help="With --kafka: as it goes by, into the live shard.")
+@click.option(
+    "--jobs",
+    type=click.Path(path_type=Path),
+    metavar="F",
+    help="Write who runs where to F, for `nodewarden inventory --from F`.",
+)
 @click.option("--shard", metavar="NAME", help="Which history shard; the first where not given.")
 @click.option("--truth", type=click.Path(path_type=Path), metavar="F", help="Write the truth to F.")
 @config_option
@@ -50,6 +62,8 @@ def command(
     out: Path | None,
     capture: Path | None,
     kafka: bool,
+    live: bool,
+    jobs: Path | None,
     shard: str | None,
     truth: Path | None,
     config: Path | None,
@@ -63,6 +77,8 @@ def command(
         raise SettingsError(
             "nowhere to write: give --out DIR (archive), --capture DIR or --kafka (live topics)"
         )
+    if live and not kafka:
+        raise SettingsError("--live needs --kafka: only a log has a present")
     configuration = session.configured(config, broker)
     run = Simulation(
         nodes,
@@ -72,6 +88,7 @@ def command(
         faults=[parse_fault(text) for text in faults],
         gpu_interval_s=gpu_interval,
         nic_interval_s=nic_interval,
+        start_s=float(round(time.time() + LEAD_S)) if live else START_S,
         settings=configuration.engine,
     )
     click.echo(f"seed {seed}")
@@ -82,17 +99,34 @@ def command(
         click.echo(f"capture in {capture}")
     if truth is not None:
         write_json(truth, run.truth())
-    if kafka:
+    if jobs is not None:
+        write_json(jobs, jobs_json(run.cluster, run.start_s))
+    if live:
+        _live(run, configuration)
+    elif kafka:
         # An import of the same name goes on where one of this name broke off.
         name = " ".join((f"simulation of {nodes} nodes, seed {seed}", *faults))
         _publish(run, name, configuration, shard)
+
+
+def _live(run: Simulation, configuration: Configuration) -> None:
+    """The run in real time, until it is over or SIGTERM. Raises PublishError."""
+    from collectors.broker.publisher import KafkaPublisher  # noqa: PLC0415
+
+    target, clock = live_target(configuration), SystemClock()
+    with stop_on_signals() as stop:
+        publisher = KafkaPublisher(configuration.kafka, clock, "nodewarden-simulate")
+        try:
+            count = publish_as_it_goes_by(run, publisher, target, clock, stop.wait)
+        finally:
+            publisher.close()
+    click.echo(f"{count} records published to shard {target.shard}")
 
 
 def _publish(run: Simulation, name: str, configuration: Configuration, shard: str | None) -> None:
     """The run as one piece of history. Raises SourceUnavailable, PublishError."""
     # Kafka's library is only loaded where it is needed.
     from collectors.broker.publisher import KafkaPublisher  # noqa: PLC0415
-    from nodewarden.clock import SystemClock  # noqa: PLC0415
 
     target = history_target(configuration, shard)
     log = Log(name=name, kind="history", records=_arrived(run))
