@@ -59,7 +59,7 @@ class PrometheusApi:
         self._settings, self._clock = settings, clock
         self._match = f",{settings.match}" if settings.match else ""
         self._tls = _tls(settings.ca_file) if self._parts.scheme == "https" else None
-        self._headers = dict(settings.headers)
+        self._headers = _checked(settings.headers)
         _token(settings.token_file)  # a wrong one is said at the start
 
     def time_s(self) -> float:
@@ -201,6 +201,14 @@ def _parts(url: str) -> SplitResult:
     if parts.username is not None:
         raise SettingsError("--prometheus: no password in the address; set prometheus.token_file")
     return parts
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        usable = (name + value).isascii() and (name + value).isprintable()
+        if not usable or not name or set(name) & set(": ,;"):
+            raise SettingsError(f"prometheus.headers: {name!r} = {value!r} is no HTTP header")
+    return dict(headers)
 
 
 def _tls(ca_file: str) -> ssl.SSLContext:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A real Prometheus on 127.0.0.1, without Docker and without root: for tests, and for trying things.
 #
-#   prometheus.sh start DIR PORT TARGET...   scrapes the TARGETs (host:port); the data stays in DIR:
+#   prometheus.sh start DIR PORT TARGET...   scrapes the TARGETs, each host:port or
+#                                            host:port=INSTANCE, its label; the data stays in DIR:
 #                                            another start on the same DIR goes on with it
 #   prometheus.sh stop DIR                   SIGTERM, then wait
 #   prometheus.sh kill DIR                   SIGKILL: what a power cut is
@@ -32,8 +33,10 @@ settings() { # RULES TARGET...
     echo "scrape_configs:"
     echo "  - job_name: fleet"
     echo "    static_configs:"
-    echo "      - targets:"
-    for target in "${@:2}"; do echo "          - '$target'"; done
+    for target in "${@:2}"; do
+        echo "      - targets: ['${target%%=*}']"
+        [ "$target" = "${target%%=*}" ] || echo "        labels: {instance: '${target#*=}'}"
+    done
 }
 
 start() { # DIR PORT TARGET...

@@ -7,6 +7,7 @@ that half an hour is scraped in half a minute. `Counting` serves numbers that ri
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from typing import Protocol
 from tests.kafka.broker import free_port
 
 PAGE_S = 60.0
+
+_OF_TARGET = re.compile(r',?(?:instance|job)="[^"]*"')  # Prometheus adds them
 
 Sample = tuple[float, str, str]  # time, series as text, value
 
@@ -71,7 +74,7 @@ class Counting:
 
 
 def capture_samples(directory: Path) -> dict[str, list[Sample]]:
-    """Node -> what a capture's metrics say of it."""
+    """Node -> what a capture's metrics say of it, as its exporters say it."""
     found: dict[str, list[Sample]] = defaultdict(list)
     for file in sorted(directory.glob("*.om")):
         for line in file.read_text().splitlines():
@@ -79,20 +82,20 @@ def capture_samples(directory: Path) -> dict[str, list[Sample]]:
                 series, value, at = line.rsplit(" ", 2)
                 label = 'Hostname="' if 'Hostname="' in series else 'instance="'
                 node = series.partition(label)[2].partition('"')[0].partition(":")[0]
-                found[node].append((float(at), series, value))
+                found[node].append((float(at), _OF_TARGET.sub("", series), value))
     return found
 
 
 @contextmanager
 def serving(exporters: Mapping[str, Exporter]) -> Iterator[dict[str, str]]:
-    """Name -> HOST:PORT: each exporter at an address of its own on the loopback network."""
+    """Name -> HOST:PORT=NAME:9100, as `prometheus.sh` takes it: an address each on the loopback."""
     port = free_port()
     with ExitStack() as stack:
         targets = {}
         for number, (name, exporter) in enumerate(exporters.items(), 2):
             host = f"127.0.{number // 250}.{number % 250 + 1}"
             stack.enter_context(_server(host, port, exporter))
-            targets[name] = f"{host}:{port}"
+            targets[name] = f"{host}:{port}={name}:9100"
         yield targets
 
 
