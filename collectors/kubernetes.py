@@ -89,7 +89,7 @@ def _node(place: Place, value: dict[str, Any], line: int) -> Flat:
     labels = dict_of(meta.get("labels"))
     conditions = read_conditions(list_of(status.get("conditions")))
     taints = [text_of(dict_of(t).get("key"), 253) for t in list_of(spec.get("taints"))[:64]]
-    cordoned = text_of(spec.get("unschedulable")).lower() == "true"
+    cordoned = spec.get("unschedulable") in (True, "true")  # YAML is read as text
     said = [name_of(dict_of(a).get("address")) for a in list_of(status.get("addresses"))[:32]]
     capacity, free = dict_of(status.get("capacity")), dict_of(status.get("allocatable"))
     mig = {

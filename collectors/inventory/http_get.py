@@ -29,16 +29,17 @@ class HttpGet:
     """
 
     def __init__(
-        self, url: str, key: str, timeout_s: float, bytes_max: int, clock: Clock, ca_file: str = ""
-    ) -> None:
-        """`key`: the setting that holds the URL, for the error."""
+        self, url: str, key: str, timeout_s: float, bytes_max: int, clock: Clock, ca_file: str = "",
+        ca_key: str = "inventory.slurmrestd.ca_file",
+    ) -> None:  # fmt: skip
+        """`key`, `ca_key`: the settings that hold the URL and the file, for the error."""
         self.url = url.rstrip("/")
         self._timeout_s, self._bytes_max, self._clock = timeout_s, bytes_max, clock
         self._socket = url.removeprefix("unix:") if url.startswith("unix:/") else ""
         self._secure, self._host, self._port = False, "localhost", 0
         if not self._socket:
             self._secure, self._host, self._port = _parts(url, key)
-        self._tls = _tls(ca_file) if self._secure else None
+        self._tls = _tls(ca_file, ca_key) if self._secure else None
 
     def get(self, path: str, headers: Mapping[str, str]) -> Answer:
         """Any status is an answer. Raises SourceUnavailable; ListingIncomplete if it breaks off."""
@@ -117,9 +118,9 @@ def _parts(url: str, key: str) -> tuple[bool, str, int]:
     return secure, parts.hostname, port or (443 if secure else 80)
 
 
-def _tls(ca_file: str) -> ssl.SSLContext:
+def _tls(ca_file: str, key: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:
         said = error.strerror or error
-        raise SettingsError(f"inventory.slurmrestd.ca_file: {ca_file}: {said}") from error
+        raise SettingsError(f"{key}: {ca_file}: {said}") from error

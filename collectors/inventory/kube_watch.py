@@ -14,6 +14,7 @@ from telemetry.errors import ListingIncomplete, SourceUnavailable
 T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 15.0
 PAGES_MAX = 10_000
+CLOSE_TRIES = 50  # a tenth of a second each
 
 _log = logging.getLogger("nodewarden.inventory")
 
@@ -68,9 +69,13 @@ class Watched(Generic[T]):
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; a request under way is left to end by itself."""
+        """End the thread: one that still runs when Python ends may abort the process."""
         self._stop.set()
-        self._collection.close()
+        for _ in range(CLOSE_TRIES):
+            if self._thread.ident is None or not self._thread.is_alive():
+                return
+            self._collection.close()  # again: a watch may just have been opened
+            self._thread.join(0.1)
 
     def wait(self, timeout_s: float) -> None:
         """Until the first listing came or failed, at most `timeout_s`."""

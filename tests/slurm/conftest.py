@@ -1,0 +1,44 @@
+"""A real Slurm for each test that asks for one.
+
+Where none can be run the tests skip and say why; in CI (`CI=true`) they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Slurm, SlurmFailed, SlurmMissing
+
+START_TRIES = 3
+NODES = 4
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """Four idle nodes, node1 to node4 (2 s)."""
+    cluster = _started(tmp_path)
+    yield cluster
+    cluster.stop()
+
+
+def _started(directory: Path) -> Slurm:
+    """Another process may take a free port before a daemon does, so it is tried again."""
+    failures = []
+    for attempt in range(START_TRIES):
+        cluster = Slurm(directory / f"slurm{attempt}")
+        try:
+            cluster.start(NODES)
+        except SlurmMissing as missing:
+            if os.environ.get("CI") == "true":
+                pytest.fail(f"CI needs a real Slurm: {missing}")
+            pytest.skip(str(missing))
+        except SlurmFailed as failed:
+            failures.append(str(failed))
+            cluster.stop()
+        else:
+            return cluster
+    pytest.fail("; ".join(failures))

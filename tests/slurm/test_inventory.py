@@ -1,0 +1,164 @@
+"""`nodewarden inventory` follows a real Slurm, asked in each of its ways."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from collectors.inventory.refined import Refined
+from collectors.inventory.slurm_commands import SlurmCommands
+from collectors.inventory.slurm_rest import SlurmRest
+from collectors.inventory.source import InventorySource
+from nodewarden.clock import SystemClock
+from telemetry.errors import InputError
+from telemetry.settings import InventorySettings, SlurmrestdSettings, SlurmSettings
+from tests.inventory_fold import Followed
+from tests.slurm.cluster import Slurm
+
+pytestmark = pytest.mark.slurm
+
+ROOT = Path(__file__).parents[2]
+CLOCK = SystemClock()
+
+
+def commands(slurm: Slurm, output: Literal["auto", "text"] = "auto") -> InventorySource:
+    asked = SlurmCommands(SlurmSettings(conf=slurm.conf, output=output), CLOCK)
+    return Refined(asked, InventorySettings(), CLOCK)
+
+
+def by_json(slurm: Slurm) -> InventorySource:
+    return commands(slurm)
+
+
+def by_text(slurm: Slurm) -> InventorySource:
+    return commands(slurm, "text")
+
+
+def rest_settings(slurm: Slurm, url: str) -> SlurmrestdSettings:
+    return SlurmrestdSettings(url=url, user="root", token_file=str(slurm.rest()))
+
+
+def by_rest(slurm: Slurm) -> InventorySource:
+    settings = rest_settings(slurm, f"http://127.0.0.1:{slurm.rest_port}")
+    return Refined(SlurmRest(settings, (), CLOCK), InventorySettings(), CLOCK)
+
+
+def by_socket(slurm: Slurm) -> InventorySource:
+    settings = rest_settings(slurm, f"unix:{slurm.directory}/rest.sock")
+    return Refined(SlurmRest(settings, (), CLOCK), InventorySettings(), CLOCK)
+
+
+WAYS: tuple[Callable[[Slurm], InventorySource], ...] = (by_json, by_text, by_rest, by_socket)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_fold_follows_jobs_drains_requeues_and_nodes_that_are_removed(
+    slurm: Slurm, way: Callable[[Slurm], InventorySource]
+) -> None:
+    followed = Followed(way(slurm))
+    assert dict.fromkeys(("node1", "node2", "node3", "node4"), "IDLE") == followed.states()
+
+    job = slurm.submit(3)
+    followed.until(lambda _: followed.jobs() == {job: ["node1", "node2", "node3"]})
+    began_s = followed.clock.time_s()
+
+    slurm.run("scontrol", "update", "nodename=node4", "state=drain", "reason=by hand, it squeaks")
+    known = followed.until(lambda now: not now.in_service("node4"))
+    info = known.info("node4")
+    assert info is not None
+    assert ("IDLE+DRAIN", "root") == (info.state, info.owner)
+    assert known.in_service("node1")
+
+    slurm.run("scontrol", "requeuehold", job)
+    followed.until(lambda _: followed.jobs() == {})
+    # Who held the job when it was still running is known for what is judged later.
+    assert ["node1", "node2", "node3"] == list(followed.inventory.job_nodes(job, began_s))
+    slurm.run("scontrol", "release", job)
+    # A requeued job waits two minutes unless it is told otherwise.
+    slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
+    followed.until(lambda _: list(followed.jobs()) == [job])
+    ((_, started_s, attempt),) = followed.inventory.running_jobs(followed.clock.time_s())
+    assert 1 == attempt
+    assert started_s is not None
+    assert started_s >= began_s - 1.0
+    assert ["node1", "node2", "node3"] == followed.jobs()[job]
+
+    slurm.run("scancel", job)
+    followed.until(lambda _: followed.jobs() == {})
+    slurm.resize(3)
+    followed.until(lambda _: "node4" not in followed.states())
+    assert followed.inventory.info("node4") is None
+    assert not followed.inventory.in_service("node4")
+
+
+def test_leaf_switches_are_those_of_the_topology(slurm: Slurm) -> None:
+    known = Followed(by_json(slurm)).inventory
+
+    assert ["node1", "node2"] == list(known.leaf_nodes("leaf1"))
+    assert ["node3", "node4"] == list(known.leaf_nodes("leaf2"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_controller_that_is_down_changes_nothing(
+    slurm: Slurm, way: Callable[[Slurm], InventorySource]
+) -> None:
+    job = slurm.submit(2)
+    followed = Followed(way(slurm))
+    followed.until(lambda _: list(followed.jobs()) == [job])
+    before, version = followed.states(), followed.inventory.version
+    controller = slurm.directory / "slurmctld.pid"
+    os.kill(int(controller.read_text()), signal.SIGKILL)
+
+    for _ in range(2):
+        followed.look()
+    assert followed.fault
+    assert (before, version) == (followed.states(), followed.inventory.version)
+    assert [job] == list(followed.jobs())
+    assert 2.0 == followed.metrics.failures._value.get()
+
+
+def test_a_wrong_token_is_said_with_its_remedy(slurm: Slurm, tmp_path: Path) -> None:
+    slurm.rest()
+    token = tmp_path / "wrong"
+    token.write_text("SLURM_JWT=aaa.bbb.ccc\n")
+    url = f"http://127.0.0.1:{slurm.rest_port}"
+    settings = SlurmrestdSettings(url=url, user="root", token_file=str(token))
+
+    followed = Followed(SlurmRest(settings, (), CLOCK))
+    assert followed.fault.startswith(f"{url}/slurm/")
+    assert {} == followed.states()
+    with pytest.raises(InputError, match="holds slurmrestd's token"):
+        SlurmRest(SlurmrestdSettings(url=url, token_file="/none"), (), CLOCK).listing()
+
+
+def test_the_command_prints_what_it_would_tell(slurm: Slurm) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodewarden", "inventory", "--slurm", "--once", "--stdout"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60.0,
+        env={**os.environ, "NODEWARDEN_INVENTORY__SLURM__CONF": slurm.conf},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ["settings", "allocation", "beat"] == [record["kind"] for record in told]
+    assert ["node1", "node2", "node3", "node4"] == [node["name"] for node in told[1]["nodes"]]
+
+
+def test_without_a_scheduler_once_ends_with_its_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodewarden", "inventory", "--slurm", "--once", "--stdout"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60.0,
+        env={**os.environ, "NODEWARDEN_INVENTORY__SLURM__SINFO": str(tmp_path / "no-sinfo")},
+    )  # fmt: skip
+
+    assert 3 == done.returncode
+    last = done.stderr.splitlines()[-1]
+    assert last.endswith("no-sinfo: No such file or directory")
