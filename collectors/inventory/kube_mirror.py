@@ -31,9 +31,9 @@ class Mirror(Generic[T]):
         it held before."""
         held: dict[str, T] = {}
         for one in objects:
-            seen = self._read(one)
+            key, seen = _key(one), self._read(one)
             if seen is not None:
-                held[_key(one)] = seen
+                held[key] = seen
             if len(held) > OBJECTS_MAX:
                 raise ListingIncomplete(f"more than {OBJECTS_MAX} objects")
         if not version:
@@ -48,11 +48,11 @@ class Mirror(Generic[T]):
         if kind == "DELETED":
             self._held.pop(_key(one), None)
         elif kind in ("ADDED", "MODIFIED"):
-            seen = self._read(one)
+            key, seen = _key(one), self._read(one)
             if seen is None:
-                self._held.pop(_key(one), None)
+                self._held.pop(key, None)
             else:
-                self._held[_key(one)] = seen
+                self._held[key] = seen
         elif kind != "BOOKMARK":
             raise ListingIncomplete(f"a watch event of an unknown kind, {kind[:40]!r}")
         self.version = version
