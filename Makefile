@@ -35,7 +35,7 @@ format: $(READY) ## rewrite the code in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-test-services: $(READY) ## the slow tests, and those against a real Apache Kafka (Java 17, Maven)
+test-services: $(READY) ## the slow tests, and those against real services: Kafka (Java 17, Maven), Slurm, Kubernetes (Go)
 	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube) and not bench" tests || [ $$? -eq 5 ]
 
 test-all: test test-services ## both
