@@ -31,6 +31,7 @@ from detectors.critical_rules import (
     xid,
     xid_cause,
 )  # fmt: skip
+from telemetry.canary import is_canary
 from telemetry.records import SWITCH, Control, Event, Severity
 from telemetry.settings import EngineSettings
 from telemetry.xids import XidRow, lookup
@@ -77,6 +78,8 @@ class Critical(Quiet):
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """Classify one event; lines that are only news say nothing."""
+        if is_canary(event):
+            return ()
         said = self.forget(event.node) if self._boots.of_event(event) else []
         job = event.job or view.place(event.node, event.at).job
         if event.class_ == INJECTED or (event.type == "nic" and event.class_ == "link_down"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from detectors.attempts import Attempts
 from detectors.base import Detector
+from detectors.canary import Canary
 from detectors.critical import Critical
 from detectors.curves import Curves
 from detectors.devices import Devices
@@ -41,5 +42,6 @@ def detectors(settings: EngineSettings) -> list[Detector]:
         (settings.training.enabled, Training(settings)),
         (settings.curves.enabled, Curves(settings)),
         (settings.silence.enabled, Silence(settings)),
+        (settings.canary.enabled, Canary()),
     ]
     return [detector for enabled, detector in rows if enabled]

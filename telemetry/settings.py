@@ -272,6 +272,12 @@ class ShouldBeZeroSettings(Section, frozen=True, kw_only=True):
     clear_share: Share = 0.5
 
 
+class CanarySettings(Section, frozen=True, kw_only=True):
+    """Records that show that the way through the engine is open."""
+
+    enabled: bool = True
+
+
 class CorrelationSettings(Section, frozen=True, kw_only=True):
     """How findings become incidents."""
 
@@ -324,6 +330,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     curves: CurvesSettings = CurvesSettings()
     silence: SilenceSettings = SilenceSettings()
     should_be_zero: ShouldBeZeroSettings = ShouldBeZeroSettings()
+    canary: CanarySettings = CanarySettings()
     correlation: CorrelationSettings = CorrelationSettings()
     policy: PolicySettings = PolicySettings()
 
@@ -488,6 +495,26 @@ class SyslogSettings(Section, frozen=True, kw_only=True):
     ports_file: str = ""  # jobs.json whose topology says which NIC is behind which switch port
 
 
+class WatchSettings(Section, frozen=True, kw_only=True):
+    """`inventory` sends canaries through the engine and watches them come out."""
+
+    canary_s: NotNegative = 300.0  # one into each live shard so often; 0: none
+    canary_late_s: Positive = 60.0  # so long it may take
+
+
+class DeadmanSettings(Section, frozen=True, kw_only=True):
+    """A ping to a URL outside while `inventory` sees that the engine sees; else it is withheld."""
+
+    url: str = ""  # its owner alarms when pings stay away, as healthchecks.io does; "": no ping
+    every_s: Annotated[float, Meta(ge=1.0)] = 60.0
+    timeout_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 10.0
+    ca_file: str = ""  # of https, where the system's authorities do not know it
+    workers: tuple[str, ...] = ("http://127.0.0.1:9108/metrics",)  # of all workers
+    workers_timeout_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0
+    sources: tuple[str, ...] = ("gpu",)  # that must be seen: gpu, nic, host, ...
+    blind_share_max: Share = 0.5  # of the expected nodes, silent altogether or in one of `sources`
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """The settings file as a whole: the engine's part, and what only services read."""
 
@@ -502,3 +529,5 @@ class Configuration(Section, frozen=True, kw_only=True):
     collect: CollectSettings = CollectSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     syslog: SyslogSettings = SyslogSettings()
+    watch: WatchSettings = WatchSettings()
+    deadman: DeadmanSettings = DeadmanSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from nodewarden.inventorying import live_target, print_once, tell
 from nodewarden.service_log import service_log
 from nodewarden.serving import serve_metrics, stop_on_signals
 from nodewarden.session import Session, broker_option, config_option
+from nodewarden.watching import watching
 from telemetry.errors import NodewardenError
 from telemetry.settings import EngineSettings
 
@@ -69,6 +71,7 @@ def command(
         with (
             serve_metrics(metrics.registry, address, "inventory.metrics_address"),
             stop_on_signals() as stop,
+            nullcontext() if once else watching(configuration, clock, metrics.registry, stop),
         ):
             tell(configuration, source, engine, clock, metrics, _ended() if once else stop)
 

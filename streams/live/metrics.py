@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from streams.blindness import blindness
 from telemetry.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class WorkerMetrics(Collector):
             incidents = list(shard.fold.judge.docket.incidents.values())
             open_.add_metric([shard.name], sum(i.closed_at is None for i in incidents))
         yield from (lag, share, delay, open_, settled)
+        yield from self._blind()
+        yield self._snapshot_age(time.monotonic())
         yield GaugeMetricFamily(
             "nodewarden_stream_load_seconds", "How long the last take-over took",
             value=self._worker.totals.load_s,
@@ -103,6 +106,43 @@ class WorkerMetrics(Collector):
             "nodewarden_stream_stood_still_seconds", "Time since records were last folded",
             value=self._worker.stood_still_s(time.monotonic()),
         )  # fmt: skip
+
+    def _blind(self) -> Iterator[Metric]:
+        """Who watches the worker asks these before it says that all is well."""
+        expected = GaugeMetricFamily(
+            "nodewarden_stream_nodes_expected", "Nodes that should report", labels=["shard"]
+        )
+        blind = GaugeMetricFamily(
+            "nodewarden_stream_nodes_blind", "Of these, nodes that nobody hears", labels=["shard"]
+        )
+        sending = GaugeMetricFamily(
+            "nodewarden_stream_source_nodes", "Nodes in service that ever sent this source",
+            labels=["shard", "source"],
+        )  # fmt: skip
+        missing = GaugeMetricFamily(
+            "nodewarden_stream_source_nodes_blind", "Of these, nodes that do not send it now",
+            labels=["shard", "source"],
+        )  # fmt: skip
+        for shard in list(self._worker.shards.values()):
+            if shard.kind != "live" or not shard.fold.ready:
+                continue
+            found = blindness(shard.fold)
+            expected.add_metric([shard.name], found.expected)
+            blind.add_metric([shard.name], found.blind)
+            for source, (nodes, silent) in found.sources.items():
+                sending.add_metric([shard.name, source], nodes)
+                missing.add_metric([shard.name, source], silent)
+        yield from (expected, blind, sending, missing)
+
+    def _snapshot_age(self, now_s: float) -> Metric:
+        age = GaugeMetricFamily(
+            "nodewarden_stream_snapshot_age_seconds",
+            "Time since the last snapshot; 0 where nothing was folded since",
+            labels=["shard"],
+        )
+        for partition, shard in list(self._worker.shards.items()):
+            age.add_metric([shard.name], self._worker.unsaved_s(partition, now_s))
+        return age
 
 
 @contextlib.contextmanager

@@ -250,6 +250,13 @@ class StreamWorker:
 
     # -- its own state, for metrics and the watchdog
 
+    def unsaved_s(self, partition: int, now_s: float) -> float:
+        """Time since a shard's last snapshot at monotonic `now_s`; 0 where it holds all."""
+        shard, saved_s = self.shards.get(partition), self._saved_s.get(partition)
+        if shard is None or saved_s is None or shard.offset <= shard.saved_offset:
+            return 0.0
+        return max(now_s - saved_s, 0.0)
+
     def lag(self) -> int:
         """Records that wait; 0 where the broker has not told lately how far the log goes."""
         if time.monotonic() - self.looked_s > FRESH_S:

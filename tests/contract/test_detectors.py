@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from detectors.base import Detector, Sighting, Tick
 from detectors.registry import detectors
+from telemetry.canary import canary
 from telemetry.records import Event, Steps
 from telemetry.settings import (
     AttemptsSettings,
@@ -77,7 +78,12 @@ STEPS = st.one_of(
     st.builds(rank_steps, st.integers(1, 20), st.floats(0.0, 90.0), st.sampled_from(NODES),
               st.dictionaries(st.integers(0, 5), st.sampled_from([None, 1.0, 2.0]), max_size=6)),
 )  # fmt: skip
-READINGS = st.lists(st.one_of(ticks(), EVENTS, STEPS, st.sampled_from(["", *NODES])), max_size=30)
+CANARIES = st.builds(
+    canary, st.integers(0, 3).map("{:016x}".format), st.floats(0.0, 90.0), st.just(0.0), st.just(0)
+)
+READINGS = st.lists(
+    st.one_of(ticks(), EVENTS, CANARIES, STEPS, st.sampled_from(["", *NODES])), max_size=30
+)
 
 
 def named(name: str) -> Detector:
