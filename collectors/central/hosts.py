@@ -37,7 +37,12 @@ class Hosts:
 
 
 def read_hosts(reader: LogReader) -> Hosts:
-    """The newest of every key of the inventory topic. Raises SourceUnavailable."""
+    """What the inventory topic says now. Raises SourceUnavailable."""
+    return hosts_of(read_inventory(reader))
+
+
+def read_inventory(reader: LogReader) -> dict[str, bytes]:
+    """The newest value of every key, of jobs only the keys. Raises SourceUnavailable."""
     places = [(INVENTORY, number) for number in reader.partitions(INVENTORY)]
     bounds = reader.bounds(places)
     left = {place: end for place, (first, end) in bounds.items() if first < end}
@@ -51,13 +56,14 @@ def read_hosts(reader: LogReader) -> Hosts:
             key = (line.key or b"").decode("utf-8", "replace")
             values.pop(key, None)
             if line.value is not None and len(values) < _KEYS_MAX:
-                values[key] = line.value if key.startswith("hw/") else b""
+                values[key] = b"" if key.startswith("job/") else line.value
             if line.offset + 1 >= left.get((line.topic, line.partition), 0):
                 left.pop((line.topic, line.partition), None)
-    return _hosts(values)
+    return values
 
 
-def _hosts(values: Mapping[str, bytes]) -> Hosts:
+def hosts_of(values: Mapping[str, bytes]) -> Hosts:
+    """Who they are."""
     nodes = {key.removeprefix("sched/") for key in values if key.startswith("sched/")}
     aliases: dict[str, str] = {}
     for key, value in values.items():

@@ -111,6 +111,10 @@ def test_the_same_incident_and_the_same_frames_as_a_capture_of_the_same_samples(
     kinds = (Frame, Steps, Event)
     head = [r for r in captured if not isinstance(r, kinds)]
     log = [*head[:-1], *(r for r in records if isinstance(r, kinds)), head[-1]]
+    assert [told(r) for r in captured if isinstance(r, Steps)] == [
+        told(r) for r in records if isinstance(r, Steps)
+    ]
+    assert [r.at for r in log] == sorted(r.at for r in log)
     found = incidents(log)
     assert incidents(captured) == found
     assert ["n003"] == [s["node"] for i in found for s in i["suspects"]][:1]
