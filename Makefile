@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## a simulated cluster with faults: incident report here and 
 	@$(BIN)/nodewarden demo
 
 test: $(READY) ## all tests that need no services and are quick
-	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench and not kafka and not slurm and not kube" tests
+	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench and not kafka and not slurm and not kube and not prometheus" tests
 
 setup: $(READY) ## the virtual environment in .venv, with the development tools
 	@echo "ready: $(VENV)"
@@ -36,7 +36,7 @@ format: $(READY) ## rewrite the code in the one format
 	@$(BIN)/ruff check --fix .
 
 test-services: $(READY) ## the slow tests, and those against real services: Kafka (Java 17, Maven), Slurm, Kubernetes (Go)
-	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube) and not bench" tests || [ $$? -eq 5 ]
+	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube or prometheus) and not bench" tests || [ $$? -eq 5 ]
 
 test-all: test test-services ## both
 

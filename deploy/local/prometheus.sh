@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A real Prometheus on 127.0.0.1, without Docker and without root: for tests, and for trying things.
 #
+#   prometheus.sh install                    Debian's package, where it is missing and we are root
 #   prometheus.sh start DIR PORT TARGET...   scrapes the TARGETs, each host:port or
 #                                            host:port=INSTANCE, its label; the data stays in DIR:
 #                                            another start on the same DIR goes on with it
@@ -20,10 +21,19 @@ fail() { # STATUS TEXT
     exit "$1"
 }
 
-usage() { fail 2 "usage: prometheus.sh start DIR PORT TARGET... | stop DIR | kill DIR"; }
+usage() { fail 2 "usage: prometheus.sh install | start DIR PORT TARGET... | stop DIR | kill DIR"; }
 
 running() { # DIR
     [ -f "$1/pid" ] && kill -0 "$(cat "$1/pid")" 2>/dev/null
+}
+
+install() {
+    command -v prometheus >/dev/null 2>&1 && return
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 ||
+        fail 3 "prometheus is missing; install it (Debian: apt-get install prometheus)"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
+        fail 3 "prometheus is missing and could not be installed"
 }
 
 settings() { # RULES TARGET...
@@ -74,8 +84,9 @@ end() { # DIR SIGNAL
     rm -f "$1/pid"
 }
 
-[ $# -ge 2 ] || usage
+[ $# -ge 2 ] || [ "${1:-}" = install ] || usage
 case $1 in
+install) install ;;
 start) [ $# -ge 4 ] || usage; start "$2" "$3" "${@:4}" ;;
 stop) end "$2" TERM ;;
 kill) end "$2" KILL ;;
