@@ -42,9 +42,10 @@ install() {
     [ "$(id -u)" = 0 ] || fail 3 "$(missing) is missing; as root: apt-get install slurm-wlm slurmrestd munge"
     local log
     log="$(mktemp)"
-    # The packages must not start services of their own: what runs here is ours.
+    # The packages must not start services of their own: what runs here is ours. The plugin for
+    # tokens is among what they recommend.
     if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq \
-        --no-install-recommends slurm-wlm slurmrestd munge; } >"$log" 2>&1; then
+        slurm-wlm slurmrestd munge; } >"$log" 2>&1; then
         fail 3 "apt-get cannot install Slurm: $(tail -n 1 "$log")"
     fi
     rm -f "$log"

@@ -132,8 +132,10 @@ class Stale:
 
 
 def test_after_a_gap_of_the_watch_everything_is_listed_anew(kube: Kube) -> None:
-    api = kube.api()
     nodes_of(kube, 3)
+    kube.stop()
+    kube.start()  # what was before, its watch cache does not know
+    api = kube.api()
     settings = KubernetesSettings(kubeconfig=kube.kubeconfig)
     metrics = InventoryMetrics()
     nodes, pods = collections(settings)
