@@ -33,6 +33,7 @@ class SyslogSource:
         self._started_at = clock.time_s()
         self._pool = ThreadPoolExecutor(1, "inventory")
         self._asked: Future[Hosts] | None = None
+        self._has_asked = False  # before it, lines wait: whose they are is not known
         self._names_due_s = self._count_due_s = clock.monotonic_s()
         server.start()
 
@@ -44,7 +45,7 @@ class SyslogSource:
         """What the lines say that came since."""
         self._ask_names()
         now_s = self._clock.time_s()
-        lines = self._server.take(LINES_MAX)
+        lines = self._server.take(LINES_MAX if self._has_asked else 0)
         said = [*self._lines.read(lines, now_s), *self._lines.settle(now_s)]
         for sender, count in self._lines.refused.items():
             self._server.drop(sender, "host", count)
@@ -91,7 +92,7 @@ class SyslogSource:
     def _ask_names(self) -> None:
         if self._asked is not None and self._asked.done():
             self._lines.rename(self._asked.result())
-            self._asked = None
+            self._asked, self._has_asked = None, True
         if self._asked is None and self._clock.monotonic_s() >= self._names_due_s:
             self._names_due_s = self._clock.monotonic_s() + self._names_s
             self._asked = self._pool.submit(self._hosts)

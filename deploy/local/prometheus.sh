@@ -32,7 +32,7 @@ install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 ||
         fail 3 "prometheus is missing; install it (Debian: apt-get install prometheus)"
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
+    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
         fail 3 "prometheus is missing and could not be installed"
 }
 

@@ -28,15 +28,16 @@ class Prometheus:
         self.port = free_port()
         self._targets: tuple[str, ...] = ()
         self._scrape = "1s"
+        self._rules: Path | None = None
 
     @property
     def url(self) -> str:
         """Its base address."""
         return f"http://127.0.0.1:{self.port}"
 
-    def scrape(self, targets: Sequence[str], every: str) -> None:
-        """Start it over these targets."""
-        self._targets, self._scrape = tuple(targets), every
+    def scrape(self, targets: Sequence[str], every: str, rules: Path | None = None) -> None:
+        """Start it over these targets, with these alert rules."""
+        self._targets, self._scrape, self._rules = tuple(targets), every, rules
         self.start()
 
     def start(self) -> None:
@@ -55,5 +56,8 @@ class Prometheus:
         subprocess.run(
             [str(SCRIPT), verb, str(self.directory), *arguments],
             stdin=subprocess.DEVNULL, timeout=VERB_MAX_S, check=True,
-            env={**os.environ, "PROMETHEUS_SCRAPE": self._scrape},
+            env={
+                **os.environ, "PROMETHEUS_SCRAPE": self._scrape,
+                "PROMETHEUS_RULES": str(self._rules or ""),
+            },
         )  # fmt: skip
