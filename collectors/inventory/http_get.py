@@ -47,8 +47,8 @@ class HttpGet:
         connection = self._connection()
         try:
             connection.request("GET", path, headers=dict(headers))
-            response = connection.getresponse()
-            return Answer(response.status, self._body(connection, response, until_s))
+            with connection.getresponse() as response:  # holds the socket where the server closes
+                return Answer(response.status, self._body(connection, response, until_s))
         except TimeoutError as error:
             why = f"no whole answer within {self._timeout_s:g} s"
             raise SourceUnavailable(f"{self.url}{path}: {why}") from error

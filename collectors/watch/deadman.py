@@ -18,6 +18,7 @@ from telemetry.ports import Clock
 
 ANSWER_MAX_BYTES = 65_536
 SAID_MAX = 5
+WHY_MAX = 200
 
 _log = logging.getLogger("nodewarden.watch")
 
@@ -52,8 +53,8 @@ class Ping:
         try:
             status = self._server.get(self._path, {"User-Agent": "nodewarden"}).status
         except SourceUnavailable as error:
-            why = error.__cause__ or "no usable answer"
-            return f"{self._server.url}: {why}"
+            why = " ".join(str(error.__cause__ or "").split())[:WHY_MAX]
+            return f"{self._server.url}: {why or 'no usable answer'}"
         return "" if 200 <= status < 300 else f"{self._server.url}: answers {status}"
 
 

@@ -1,4 +1,4 @@
-"""Each thing that can make nodewarden blind fires its alert on a real Prometheus, and no ping goes."""
+"""Each thing that can make nodewarden blind fires its alert on a real Prometheus; no ping goes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.prometheus]
 
 
 @pytest.fixture(scope="module")
-def site(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedSite]:  # noqa: F811
+def site(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedSite]:
     directory = tmp_path_factory.mktemp("site")
     try:
         Prometheus(directory)
