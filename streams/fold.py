@@ -17,6 +17,7 @@ from detectors.correlation import Correlator
 from detectors.registry import detectors as build_detectors
 from streams.adoption import adopt
 from streams.counters import Counters, Coverage
+from streams.forgetting import forget_gone, sweep_due
 from streams.groups import Groups
 from streams.inventory import NODES_MAX, Inventory
 from streams.layout import BadFrame
@@ -97,6 +98,7 @@ class Fold:
         self.progress = Progress()
         self.judge = Judge(self._decide, self._context)
         self.coverage: Coverage | None = None
+        self.swept = 0  # number of the last sweep for nodes that are gone
         self.last_at: float | None = None  # newest event time of this piece of history
         self._configure(self.settings)
 
@@ -343,6 +345,8 @@ class Fold:
         if not over:
             said = [d.advance(self.now, self.inventory) for d in self.detectors]
             self._hear_all(said, findings, incidents)
+        if sweep_due(self.now, self.swept):
+            forget_gone(self)
         closed = self.correlator.advance(self.now, self.inventory)
         incidents += self.judge.take(closed, self.settings.policy, self.now)
         forget_s = self.settings.correlation.reopen_s

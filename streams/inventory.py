@@ -271,6 +271,22 @@ class Inventory:
         """Nodes that are never isolated."""
         return sorted(name for name, info in self._nodes.items() if info.protected)
 
+    def gone(self, unlisted_since: float, since: float) -> frozenset[str]:
+        """Who is unlisted and silent since the first; where nobody lists, since the second."""
+        limit = unlisted_since if self._nodes or self._by_node else since
+        return frozenset(
+            node
+            for node, heard in self._heard.items()
+            if heard < limit and node not in self._nodes and node not in self._by_node
+        )
+
+    def forget(self, nodes: frozenset[str]) -> None:
+        """Nobody ever heard these."""
+        for node in nodes:
+            self._heard.pop(node, None)
+            self.patience.pop(node, None)
+            self._hardware.pop(node, None)
+
     # -- snapshots
 
     def snapshot(self) -> InventoryState:

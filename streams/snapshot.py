@@ -33,7 +33,7 @@ from telemetry.errors import SnapshotError
 from telemetry.findings import Finding
 from telemetry.settings import EngineSettings
 
-FORMAT = 1
+FORMAT = 2
 CHUNK_BYTES = 900_000
 RING = 64  # segments kept
 NEEDED = 16  # a snapshot that would need more segments starts with a whole one
@@ -73,6 +73,7 @@ class FoldState(msgspec.Struct):
     ended: bool
     piece: tuple[float, str, float | None] | None
     last_at: float | None
+    swept: int
     settings: EngineSettings
     digest: str
     counters: Counters
@@ -118,7 +119,7 @@ def fold_state(fold: Fold) -> FoldState:
     return FoldState(
         offset=fold.offset, now=fold.now, next_beat=fold.next_beat, beats=fold.beats,
         ready=fold.ready, ended=fold.ended, piece=fold.piece,
-        last_at=fold.last_at, settings=fold.settings, digest=fold.digest,
+        last_at=fold.last_at, swept=fold.swept, settings=fold.settings, digest=fold.digest,
         counters=fold.counters, coverage=fold.coverage,
         streams=[
             SequenceState(*key, w.highest, w.bits.to_bytes(128, "little"), w.lost)
@@ -144,7 +145,7 @@ def restore_fold(fold: Fold, state: FoldState) -> None:
     fold.adopt_settings(state.settings, state.digest)
     fold.offset, fold.now, fold.next_beat = state.offset, state.now, state.next_beat
     fold.beats, fold.ready, fold.ended = state.beats, state.ready, state.ended
-    fold.piece, fold.last_at = state.piece, state.last_at
+    fold.piece, fold.last_at, fold.swept = state.piece, state.last_at, state.swept
     fold.counters, fold.coverage = state.counters, state.coverage
     for s in state.streams:
         window = SequenceWindow(s.highest, int.from_bytes(s.bits, "little"), s.lost)

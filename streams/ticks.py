@@ -342,6 +342,19 @@ class SourceTicks:
         self.expected = np.append(self.expected, False)
         return slot
 
+    def drop(self, nodes: frozenset[str]) -> None:
+        """Forget these; whoever speaks again joins anew."""
+        stay = [slot for slot, name in enumerate(self.names) if name not in nodes]
+        if len(stay) == len(self.names):
+            return
+        self._arrange(stay, max(16, len(stay)))
+        for node in nodes:
+            self.forgotten.pop(node, None)
+            self.reset_since.pop(node, None)
+        self.patched = {cell: None for cell in self.patched if cell[1] not in nodes}
+        self._expect()
+        self.stirred = True
+
     def _grow(self, capacity: int) -> None:
         order = np.full(capacity, -1, dtype=np.intp)
         order[: len(self.before_at)] = np.arange(len(self.before_at))
@@ -349,15 +362,19 @@ class SourceTicks:
 
     def _sort(self) -> None:
         """Columns in the order of names."""
-        order = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), dtype=np.intp)
-        self.names = [self.names[i] for i in order.tolist()]
-        self.pairs = [self.pairs[i] for i in order.tolist()]
-        self.slot = {name: slot for slot, name in enumerate(self.names)}
-        self.expected = self.expected[order]
-        full = np.arange(len(self.before_at), dtype=np.intp)
-        full[: order.size] = order
-        self._permute(full)
+        order = sorted(range(len(self.names)), key=self.names.__getitem__)
+        self._arrange(order, len(self.before_at))
         self.sorted = True
+
+    def _arrange(self, slots: list[int], capacity: int) -> None:
+        """Node i becomes the one that had `slots[i]`; whoever is not among them is gone."""
+        self.names = [self.names[slot] for slot in slots]
+        self.pairs = [self.pairs[slot] for slot in slots]
+        self.slot = {name: slot for slot, name in enumerate(self.names)}
+        self.expected = self.expected[slots]
+        order = np.full(capacity, -1, dtype=np.intp)
+        order[: len(slots)] = slots
+        self._permute(order)
 
     def _permute(self, order: NDArray[np.intp]) -> None:
         known = np.flatnonzero(order >= 0)

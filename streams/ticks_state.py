@@ -204,9 +204,11 @@ def _patch(source: SourceTicks, index: int, node: str) -> Patch:
 def apply_segment(source: SourceTicks, segment: Segment) -> None:
     """Apply the next segment to a source that `restore_source` has filled."""
     windows = source.windows
-    slots = np.array([source.slot[name] for name in segment.names], dtype=np.intp)
+    # Who is gone since has no column any more.
+    here = np.array([i for i, name in enumerate(segment.names) if name in source.slot], np.intp)
+    slots = np.array([source.slot[segment.names[i]] for i in here.tolist()], dtype=np.intp)
     for node, index in segment.resets.items():
-        if windows.newest is not None:
+        if windows.newest is not None and node in source.slot:
             before = min(index, windows.newest + 1)
             row = windows.row_of(before - 1)
             if row is not None:
@@ -215,15 +217,15 @@ def apply_segment(source: SourceTicks, segment: Segment) -> None:
     judged = np.array([places[name] for name in segment.metrics], dtype=np.intp)
     for patch in segment.patches:
         row = windows.row_of(patch.index)
-        if row is not None:
+        if row is not None and patch.node in source.slot:
             windows.worst[row, judged, source.slot[patch.node]] = unpack(patch.worst)
             windows.flags[row, judged, source.slot[patch.node]] = unpack(patch.flags)
     for kept in segment.rows:
         windows.advance(kept.index)
         row = windows.position
-        windows.worst[row][np.ix_(judged, slots)] = unpack(kept.worst)
-        windows.flags[row][np.ix_(judged, slots)] = unpack(kept.flags)
-        windows.group[row][slots] = unpack(kept.group)
+        windows.worst[row][np.ix_(judged, slots)] = unpack(kept.worst)[:, here]
+        windows.flags[row][np.ix_(judged, slots)] = unpack(kept.flags)[:, here]
+        windows.group[row][slots] = unpack(kept.group)[here]
         if kept.groups is not None and kept.employed is not None:
             assert kept.mean is not None
             assert kept.sd is not None

@@ -18,6 +18,10 @@ Count = Annotated[int, Meta(ge=1)]
 XidPair = Annotated[str, Meta(pattern=r"^\d{1,5}:\d{1,5}$")]
 
 
+# Never shown: not by `config show`, not in an error line, not in a representation.
+Secret = Annotated[str, Meta(extra={"secret": True})]
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the settings file; a key nobody knows stops the start."""
 
@@ -40,6 +44,8 @@ class TickSettings(Section, frozen=True, kw_only=True):
     skew_disagree_count: Count = 5
     nodes_max: Count = 20_000
     entities_max: Count = 64
+    forget_unlisted_s: Positive = 1_800.0  # a silent node that no listing names is forgotten
+    forget_s: Positive = 86_400.0  # the same where nobody lists nodes
 
 
 class ZscoreSettings(Section, frozen=True, kw_only=True):
@@ -340,13 +346,34 @@ def settings_digest(settings: EngineSettings) -> str:
     return hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:16]
 
 
+class SecuritySettings(Section, frozen=True, kw_only=True):
+    """How the broker and we prove ourselves to each other (docs/security.md)."""
+
+    protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
+    ca_file: str = ""  # PEM; who signs the brokers' certificates; "": whom the system trusts
+    certificate_file: str = ""  # PEM; ours, where brokers want one
+    key_file: str = ""  # PEM, not encrypted; "": it is in certificate_file
+    mechanism: Literal["scram-sha-512", "scram-sha-256", "plain"] = "scram-sha-512"
+    username: str = ""
+    password: Secret = ""  # better password_file, or NODEWARDEN_KAFKA__SECURITY__PASSWORD
+    password_file: str = ""  # one line, read at each connection
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"SecuritySettings({self.protocol}, {self.mechanism}, {self.username!r})"
+
+
 class KafkaSettings(Section, frozen=True, kw_only=True):
-    """How every service reaches the broker."""
+    """How every service reaches the broker, and what `topics create` makes."""
 
     brokers: tuple[str, ...] = ("127.0.0.1:9092",)
     request_timeout_s: Positive = 20.0
-    replication: Count = 1  # of topics that `topics create` makes; 3 on a cluster of brokers
+    replication: Count = 1  # 3 on a cluster of brokers
+    min_insync_replicas: Annotated[int, Meta(ge=0)] = 0  # 0: replication - 1, at least 1
+    compression: Literal["gzip", "producer"] = "gzip"  # of what brokers keep; producer: none
+    retention_days: dict[str, Positive] = {}  # telemetry = 7.0; topics not named keep their own
     record_max_bytes: Count = 1_000_000  # a larger record is never sent
+    security: SecuritySettings = SecuritySettings()
 
 
 class StreamSettings(Section, frozen=True, kw_only=True):
@@ -391,7 +418,11 @@ class CollectSettings(Section, frozen=True, kw_only=True):
     journalctl: str = "journalctl"  # where kmsg may not be read; "": never
     nvidia_smi: str = "nvidia-smi"  # names the GPUs where no exporter does; "": never
     training_logs: tuple[str, ...] = ()  # "/logs/{job}/rank-{rank}.log"; * and {node} are known too
-    step_socket: str = "/run/nodewarden/steps.sock"  # StepReporter sends there; "": none
+    step_socket: str = "/run/nodewarden/steps.sock"  # StepReporter and `run` send there; "": none
+    nccl_files: tuple[str, ...] = ()  # flight recorder, Inspector: "/dumps/{job}/nccl_trace_rank_*"
+    stack_files: tuple[str, ...] = ()  # py-spy, faulthandler; templates as of training_logs
+    jobs_dir: str = "/run/nodewarden/jobs"  # Slurm's prolog writes there; "": none
+    host: bool = True
     hardware_s: Positive = 600.0  # hardware is said again
     sys_path: str = "/sys"
     proc_path: str = "/proc"
@@ -505,7 +536,7 @@ class WatchSettings(Section, frozen=True, kw_only=True):
 class DeadmanSettings(Section, frozen=True, kw_only=True):
     """A ping to a URL outside while `inventory` sees that the engine sees; else it is withheld."""
 
-    url: str = ""  # its owner alarms when pings stay away, as healthchecks.io does; "": no ping
+    url: Secret = ""  # its owner alarms when pings stay away, as healthchecks.io does; "": no ping
     every_s: Annotated[float, Meta(ge=1.0)] = 60.0
     timeout_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 10.0
     ca_file: str = ""  # of https, where the system's authorities do not know it
@@ -513,6 +544,10 @@ class DeadmanSettings(Section, frozen=True, kw_only=True):
     workers_timeout_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0
     sources: tuple[str, ...] = ("gpu",)  # that must be seen: gpu, nic, host, ...
     blind_share_max: Share = 0.5  # of the expected nodes, silent altogether or in one of `sources`
+
+    def __repr__(self) -> str:
+        """Without the URL."""
+        return f"DeadmanSettings({self.every_s:g} s, {self.sources!r})"
 
 
 class Configuration(Section, frozen=True, kw_only=True):

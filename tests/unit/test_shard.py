@@ -190,3 +190,32 @@ def test_a_restart_adds_nothing_to_the_state_of_nodes_that_came_and_went_k2() ->
         sizes.append(sum(len(value) for value in store.values()))
         first = restored(store, len(mixed))
     assert max(sizes) <= sizes[0] + 1_000
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_nodes_that_came_and_went_leave_the_state_as_it_was_without_them_k2(restart: bool) -> None:
+    run = Simulation(8, minutes=70.0, gpu_interval_s=60.0, nic_interval_s=60.0, seed=3)
+    mixed = sorted([*run.records(), *visitors(500, START_S + 60.0)], key=lambda one: one[0])
+    cut = len(mixed) // 2 if restart else 0
+    first, store = shard(), dict[str, bytes]()
+    said = fold(first, lines(mixed)[:cut])
+    if restart:
+        save(first, store)
+        assert any(name.startswith("v") for name in first.fold.sources["gpu"].names)
+        first = restored(store, len(mixed))
+    said += fold(first, lines(mixed)[cut:])
+    names = {name for source in first.fold.sources.values() for name in source.names}
+    assert {name for name in names if name.startswith("v")} == set()
+    assert len(names) == 8
+    assert not any(stream[0].startswith("v") for stream in first.fold.streams)
+    after: dict[str, bytes] = {}
+    save(first, after)
+    assert restored(after, len(mixed)).fold.sources["gpu"].names == sorted(names)
+    plain = shard()
+    fold(plain, lines(sorted(run.records(), key=lambda one: one[0])))
+    alone: dict[str, bytes] = {}
+    save(plain, alone)
+    size, without = (sum(map(len, kept.values())) for kept in (after, alone))
+    assert size < 1.3 * without + 20_000
+    whole = shard()
+    assert said == fold(whole, lines(mixed))
