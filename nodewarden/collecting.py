@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -14,6 +14,8 @@ from collectors.agent.agent import Agent, Sources
 from collectors.agent.counts import Counts
 from collectors.agent.fetch import Endpoint
 from collectors.agent.hardware import HardwarePaths, HardwareSource, boot_id
+from collectors.agent.host_source import HOST, HostSource
+from collectors.agent.jobs_here import JobsHere
 from collectors.agent.kernel_source import KernelPaths, KernelSource
 from collectors.agent.nic_source import NicPaths, NicSource
 from collectors.agent.notes import Notes
@@ -35,6 +37,7 @@ from telemetry.settings import CollectSettings, Configuration
 from telemetry.topics import REJECTED, TELEMETRY, partition_of
 
 if TYPE_CHECKING:
+    from collectors.agent.found_files import FoundFiles, FoundPosition
     from collectors.agent.training_source import TrainingSource
 
 EXPORTERS_MAX = 16
@@ -66,19 +69,22 @@ def build_agent(
     ticks = configuration.engine.ticks
     phases = {
         source: Phase(node, source, ticks.interval_s.get(source, ticks.interval_default_s))
-        for source in (GPU, NIC)
+        for source in (GPU, NIC, HOST)
     }
     settling = None
     if state is not None:
         settling = Settling(PositionFile(state / "training.json", TailPosition))
+    found, found_settling = _found(settings, node, boot, state, counts, clock)
     sources = Sources(
-        rounds=_rounds(settings, node, boot, counts, clock, phases[NIC].interval_s),
-        gpu=phases[GPU], nic=phases[NIC],
+        rounds=_rounds(settings, node, boot, counts, clock, phases),
+        gpu=phases[GPU], nic=phases[NIC], host=phases[HOST], boot_id=boot,
         kernel=KernelSource(kernel, node, boot, counts, clock),
         training=_training(configuration, node, boot, settling, clock),
         logs_settling=settling,
         socket=StepSocket(Path(settings.step_socket), clock)
         if settings.step_socket and not once else None,
+        found=found, found_settling=found_settling,
+        jobs=JobsHere(Path(settings.jobs_dir), node, clock) if settings.jobs_dir else None,
     )  # fmt: skip
     return Agent(node, sources, sink, counts, Notes(say, clock), clock)
 
@@ -102,7 +108,7 @@ def open_outbox(
 
 def _rounds(
     settings: CollectSettings, node: str, boot: str, counts: Counts, clock: Clock,
-    nic_interval_s: float,
+    phases: Mapping[str, Phase],
 ) -> Rounds:  # fmt: skip
     if len(settings.exporters) > EXPORTERS_MAX:
         raise SettingsError(f"collect.exporters: {len(settings.exporters)}, at most 16")
@@ -119,8 +125,37 @@ def _rounds(
             HardwarePaths(sys, proc, settings.nvidia_smi), node, boot, settings.ports_up,
             settings.ports_down, Tools(clock), clock, settings.hardware_s,
         ),
-        counts, clock, nic_interval_s,
+        counts, clock, phases[NIC].interval_s,
+        HostSource(sys, proc) if settings.host else None, phases[HOST].interval_s,
     )  # fmt: skip
+
+
+def _found(
+    settings: CollectSettings, node: str, boot: str, state: Path | None, counts: Counts,
+    clock: Clock,
+) -> tuple[FoundFiles | None, Settling[FoundPosition] | None]:  # fmt: skip
+    """Files that are read once, and where it is kept which were."""
+    if not settings.nccl_files and not settings.stack_files:
+        return None, None
+    from collectors.agent import dumps, found_files  # noqa: PLC0415 - see collectors.agent.agent
+    from collectors.agent.log_names import LogNames  # noqa: PLC0415
+
+    watched = []
+    for setting, templates, read in (
+        ("nccl_files", settings.nccl_files, dumps.of_collectives),
+        ("stack_files", settings.stack_files, dumps.of_stacks),
+    ):
+        if len(templates) > TEMPLATES_MAX:
+            raise SettingsError(f"collect.{setting}: {len(templates)}, at most {TEMPLATES_MAX}")
+        for template in templates:
+            names = LogNames(template + "*" if template.endswith("/") else template, node, setting)
+            watched.append(found_files.Watched(names, "{job}" in template, read))
+    settling: Settling[FoundPosition] | None = None
+    saved: FoundPosition | None = found_files.FoundPosition({})
+    if state is not None:
+        settling = Settling(PositionFile(state / "files.json", found_files.FoundPosition))
+        saved = settling.file.load()
+    return found_files.FoundFiles(watched, node, boot, saved, counts, clock), settling
 
 
 def _training(
@@ -130,10 +165,8 @@ def _training(
     templates = configuration.collect.training_logs
     if not templates:
         return None
-    from collectors.agent.training_source import (  # noqa: PLC0415 - see collectors.agent.agent
-        LogNames,
-        TrainingSource,
-    )
+    from collectors.agent.log_names import LogNames  # noqa: PLC0415 - see collectors.agent.agent
+    from collectors.agent.training_source import TrainingSource  # noqa: PLC0415
 
     names = [LogNames(template, node) for template in templates]
     saved = settling.file.load() if settling is not None else NO_POSITION

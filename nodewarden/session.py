@@ -22,6 +22,11 @@ class Session:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment as it was at the start."""
+        return self._environ
+
     def settings(self, file: Path | None) -> Effective:
         """Settings of `file`, else of NODEWARDEN_CONFIG, else none. Raises SettingsError."""
         return load(self.settings_path(file), self._environ)

@@ -9,7 +9,7 @@ import msgspec
 
 from telemetry.findings import Kind
 
-Device = Literal["gpu", "nic", "node"]
+Device = Literal["gpu", "nic", "disk", "node"]
 MetricKind = Literal["gauge", "counter", "state", "bitmask"]
 Direction = Literal["high", "low", "none"]
 MetricClass = Literal["abnormal", "performance", "context"]

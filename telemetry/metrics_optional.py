@@ -5,7 +5,7 @@ Their absence is no fault; what it switches off is said by `collectors.absence`.
 
 from __future__ import annotations
 
-from telemetry.metric_row import Metric
+from telemetry.metric_row import Metric, MetricClass
 from telemetry.metric_row import gpu as _gpu
 from telemetry.metric_row import host as _host
 from telemetry.metric_row import nic as _nic
@@ -33,6 +33,11 @@ def _fault(name: str, *names: str, **more: object) -> Metric:
         name, "abnormal", *names,
         **{"family": "nic_fault", "effect_min": 10.0, "optional": True, **more},
     )  # fmt: skip
+
+
+def _agent(name: str, unit: str, class_: MetricClass, *names: str, **more: object) -> Metric:
+    """Of the machine, in frames of their own."""
+    return _host(name, unit, class_, *names, **{"source": "host", "optional": True, **more})
 
 
 _GPU = (
@@ -171,6 +176,24 @@ _HOST = (
           optional=True),
     _host("host_boot_time_seconds", "seconds", "context", "node_boot_time_seconds", bad="none",
           optional=True),
+    # The node agent's own look at the machine. Peers of a job have the same work for their CPUs and
+    # disks; memory that is waited for and swap should be zero on a training node. The effects are a
+    # share of all time, or 4 MB/s of swap.
+    _agent("host_cpu_busy_percent", "percent", "performance", effect_min=15.0, valid_max=100.0),
+    _agent("host_cpu_pressure_seconds_total", "seconds", "performance",
+           "node_pressure_cpu_waiting_seconds_total", kind="counter", effect_min=0.2),
+    _agent("host_memory_pressure_seconds_total", "seconds", "abnormal",
+           "node_pressure_memory_stalled_seconds_total", kind="counter", effect_min=0.1),
+    _agent("host_io_pressure_seconds_total", "seconds", "performance",
+           "node_pressure_io_stalled_seconds_total", kind="counter", effect_min=0.3),
+    _agent("host_swap_in_pages_total", "pages", "abnormal", "node_vmstat_pswpin", kind="counter",
+           effect_min=1_000.0),
+    _agent("host_tcp_retransmitted_segments_total", "segments", "performance",
+           "node_netstat_Tcp_RetransSegs", kind="counter", effect_min=100.0),
+    _agent("disk_filesystem_free_ratio", "ratio", "performance", device="disk", bad="low",
+           family="storage", effect_min=0.3, valid_max=1.0),
+    _agent("disk_filesystem_errors_total", "errors", "abnormal", device="disk", kind="counter",
+           family="storage", effect_min=0.001),
 )  # fmt: skip
 
 OPTIONAL: tuple[Metric, ...] = (*_GPU, *_NIC, *_HOST)

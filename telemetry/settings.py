@@ -422,7 +422,7 @@ class CollectSettings(Section, frozen=True, kw_only=True):
     nccl_files: tuple[str, ...] = ()  # flight recorder, Inspector: "/dumps/{job}/nccl_trace_rank_*"
     stack_files: tuple[str, ...] = ()  # py-spy, faulthandler; templates as of training_logs
     jobs_dir: str = "/run/nodewarden/jobs"  # Slurm's prolog writes there; "": none
-    host: bool = True
+    host: bool = True  # CPUs, pressure, swap, TCP, file systems; frames of source "host"
     hardware_s: Positive = 600.0  # hardware is said again
     sys_path: str = "/sys"
     proc_path: str = "/proc"

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from collectors.agent.counts import Counts
+from collectors.agent.jobs_here import JobsHere
 from collectors.agent.kernel_source import KernelSource
+from collectors.agent.launches import Launch, event_of
 from collectors.agent.notes import Notes
 from collectors.agent.positions import Settling
 from collectors.agent.rounds import Phase, Reading, Results, Rounds, Worker
@@ -25,15 +27,18 @@ from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.records import Event, Record, Rejected
 
-if TYPE_CHECKING:  # it brings numpy, which a node without training logs does not need
+if TYPE_CHECKING:  # they bring numpy and parsers, which a node without such files does not need
+    from collectors.agent.found_files import FoundFiles, FoundPosition
     from collectors.agent.training_source import TrainingSource
 
 TURN_S = 1.0  # the loop turns at least so often
 LOGS_S = 1.0
 LOOK_S = 10.0
+JOBS_S = 1.0
 LOGS_SAVED_S = 10.0  # a position in logs that never pause is kept so often
 SETTLE_S = 1.0
 REJECTED_A_MINUTE = 60
+LAUNCHES_A_MINUTE = 2_000  # events of processes that died; a node has some hundred processes
 CLOSE_S = 3.0
 ONCE_POLLS_MAX = 50
 ONCE_WAIT_S = 0.02
@@ -44,15 +49,21 @@ class Sources:
     """What the agent reads; None what it does not.
 
     logs_settling   where positions in training logs are kept, None keeps none
+    found_settling  the same of files that are read once
     """
 
     rounds: Rounds
     gpu: Phase
     nic: Phase
     kernel: KernelSource
+    boot_id: str = ""
+    host: Phase | None = None
     training: TrainingSource | None = None
     logs_settling: Settling[TailPosition] | None = None
     socket: StepSocket | None = None
+    found: FoundFiles | None = None
+    found_settling: Settling[FoundPosition] | None = None
+    jobs: JobsHere | None = None
 
 
 class Agent:
@@ -63,7 +74,8 @@ class Agent:
     ) -> None:
         self._sources, self._sink, self._clock = sources, sink, clock
         self._counts, self._notes = counts, notes
-        self._rejected_until_s, self._rejected_room = 0.0, REJECTED_A_MINUTE
+        self._node = node
+        self._rejects, self._launches = _Room(REJECTED_A_MINUTE), _Room(LAUNCHES_A_MINUTE)
         self._started_at = clock.time_s()
         self._batcher = StepBatcher(node)
         self._ticket = 0
@@ -87,9 +99,12 @@ class Agent:
 
     def once(self) -> None:
         """Read every source once and hand everything over."""
-        rounds = self._sources.rounds
-        for read in (rounds.gpu, rounds.nic, rounds.hardware):
+        rounds, found = self._sources.rounds, self._sources.found
+        self._jobs()
+        for read in (rounds.gpu, rounds.nic, rounds.host, rounds.hardware):
             self._take(read())
+        if found is not None:
+            self._take(found.read())
         for _ in range(ONCE_POLLS_MAX):
             self._kernel()
             if self._sources.kernel.is_read:
@@ -104,14 +119,24 @@ class Agent:
         hardware = Worker("hardware", rounds.hardware, self._results.put)
         gpu = Worker("gpu", rounds.gpu, lambda done: self._scraped(done, hardware))
         nic = Worker("nic", rounds.nic, self._results.put)
-        workers = (gpu, nic, hardware)
+        workers = [gpu, nic, hardware]
         self._timers = [
             _Timer(lambda: self._round(gpu, "gpu"), phase=sources.gpu),
             _Timer(lambda: self._round(nic, "nic"), phase=sources.nic),
             _Timer(lambda: self._logs(look=True), every_s=LOOK_S),
             _Timer(self._logs, every_s=LOGS_S),
+            _Timer(self._jobs, every_s=JOBS_S),
             _Timer(self._settle, every_s=SETTLE_S),
         ]
+        if sources.host is not None:
+            host = Worker("host", rounds.host, self._results.put)
+            workers.append(host)
+            self._timers.append(_Timer(lambda: self._round(host, "host"), phase=sources.host))
+        if sources.found is not None:
+            found = Worker("files", sources.found.read, self._results.put)
+            workers.append(found)
+            self._timers.append(_Timer(lambda: self._round(found, "files"), every_s=LOOK_S))
+        self._jobs()  # before the first record, which may be one of theirs
         for timer in self._timers:
             timer.plan(self._clock)
         try:
@@ -190,6 +215,15 @@ class Agent:
         for rejected in reading.rejected:
             self._reject(rejected)
         self._notes.say_all(reading.notes)
+        settling = self._sources.found_settling
+        if settling is not None and reading.position is not None:
+            settling.reached(self._ticket, reading.position)
+
+    def _jobs(self) -> None:
+        if self._sources.jobs is not None:
+            for one in self._sources.jobs.look():
+                self._counts.add("rejected", 1, "jobs")
+                self._reject(one)
 
     def _kernel(self) -> bool:
         kernel = self._sources.kernel
@@ -228,8 +262,23 @@ class Agent:
         if self._sources.socket is None:
             return
         for one in self._sources.socket.poll():
+            if isinstance(one, Launch):
+                self._launch(one)
+                continue
             self._counts.add("step_datagrams")
             self._said(one)
+
+    def _launch(self, said: Launch) -> None:
+        """A process that died is an event at once; a job that dies over and over is bounded."""
+        self._counts.add("launches", 1, said.launch)
+        if said.launch == "start" or said.exitcode == 0:
+            return
+        if not self._launches.take(self._clock.monotonic_s()):
+            self._counts.add("launches_left_out")
+            return
+        event = event_of(said, self._node, self._sources.boot_id)
+        if event is not None:
+            self._put(event)
 
     def _said(self, one: StepRow | Event | Rejected) -> None:
         if isinstance(one, StepRow):
@@ -248,26 +297,25 @@ class Agent:
             self._put(one)
 
     def _put(self, record: Record) -> None:
+        if self._sources.jobs is not None:
+            record = self._sources.jobs.stamped(record)
         self._ticket = self._sink.put(structs.replace(record, started_at=self._started_at))
         self._counts.add("records", 1, type(record).__name__.lower())
 
     def _reject(self, rejected: Rejected) -> None:
         """A source that is all junk must not fill the topic of the rejected."""
-        now_s = self._clock.monotonic_s()
-        if now_s >= self._rejected_until_s:
-            self._rejected_until_s, self._rejected_room = now_s + 60.0, REJECTED_A_MINUTE
-        if self._rejected_room == 0:
+        if self._rejects.take(self._clock.monotonic_s()):
+            self._sink.reject(rejected)
+        else:
             self._counts.add("rejected_left_out")
-            return
-        self._rejected_room -= 1
-        self._sink.reject(rejected)
 
     def _settle(self) -> None:
-        settled = self._sink.safe
+        settled, sources = self._sink.safe, self._sources
         try:
-            self._sources.kernel.settle(settled)
-            if self._sources.logs_settling is not None:
-                self._sources.logs_settling.settle(settled)
+            sources.kernel.settle(settled)
+            for settling in (sources.logs_settling, sources.found_settling):
+                if settling is not None:
+                    settling.settle(settled)
         except SourceUnavailable as error:  # a full disk; after a restart more is read again
             self._counts.add("errors", 1, "state")
             self._notes.say_all([str(error)])
@@ -296,6 +344,21 @@ class Agent:
             sources.socket.close()
         os.close(self._wake_out)
         os.close(self._wake_in)
+
+
+class _Room:
+    """So many a minute."""
+
+    def __init__(self, a_minute: int) -> None:
+        self._a_minute = self._left = a_minute
+        self._until_s = 0.0
+
+    def take(self, now_s: float) -> bool:
+        """Whether there is room for one more."""
+        if now_s >= self._until_s:
+            self._until_s, self._left = now_s + 60.0, self._a_minute
+        self._left = max(-1, self._left - 1)
+        return self._left >= 0
 
 
 class _Timer:

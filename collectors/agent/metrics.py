@@ -21,6 +21,9 @@ _TOTALS = {
     "events": ("Events read", "source"),
     "kmsg_lost": ("Kernel records overwritten before they were read", ""),
     "step_datagrams": ("Datagrams on the step socket", ""),
+    "launches": ("Commands of nodewarden run that began or ended", "launch"),
+    "launches_left_out": ("Ends that are no event: more than 2,000 failed in a minute", ""),
+    "collective_records": ("Collectives read from files; no record carries them yet", ""),
     "steps_dropped": ("Steps of ranks beyond the bound", ""),
 }
 

@@ -11,16 +11,21 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from collectors.agent.cells import Cells
 from collectors.agent.counts import Counts
 from collectors.agent.hardware import HardwareSource
+from collectors.agent.host_source import HOST, HostSource
 from collectors.agent.nic_source import NicSource
 from collectors.agent.scrape import Exporters
 from telemetry.ports import Clock
 from telemetry.records import Record, Rejected
+
+if TYPE_CHECKING:
+    from collectors.agent.found_files import FoundPosition
 
 GPU, NIC = "gpu", "nic"
 RESULTS_MAX = 64
@@ -28,11 +33,15 @@ RESULTS_MAX = 64
 
 @dataclass(slots=True)
 class Reading:
-    """What one round brought; `notes` are sentences for the operator."""
+    """What one round brought; `notes` are sentences for the operator.
+
+    position   behind these records, of files that are read once
+    """
 
     records: list[Record] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    position: FoundPosition | None = None
 
 
 class Rounds:
@@ -41,11 +50,13 @@ class Rounds:
     def __init__(
         self, node: str, boot_id: str, exporters: Exporters, nics: NicSource | None,
         hardware: HardwareSource, counts: Counts, clock: Clock, nic_interval_s: float,
+        host: HostSource | None = None, host_interval_s: float = 0.0,
     ) -> None:  # fmt: skip
         self._node, self._boot_id = node, boot_id
         self._exporters, self._nics, self._hardware = exporters, nics, hardware
         self._counts, self._clock = counts, clock
         self._nic_interval_s = nic_interval_s
+        self._host, self._host_interval_s = host, host_interval_s
         self._scraped: tuple[float, Cells] | None = None
 
     def gpu(self) -> Reading:
@@ -77,13 +88,27 @@ class Rounds:
             self._counts.add("errors", len(done.failures), NIC)
             self._counts.add("rejected", done.broken, NIC)
             reading.rejected, reading.notes = done.rejected, done.failures
+        return self._framed(NIC, self._nic_interval_s, cells, at_s, reading)
+
+    def host(self) -> Reading:
+        """The machine, and what exporters told of it since the round before."""
+        at_s = self._clock.time_s()
+        cells, reading = Cells(), Reading()
+        if self._host is not None:
+            reading.notes = self._host.read(cells).failures
+            self._counts.add("errors", len(reading.notes), HOST)
+        return self._framed(HOST, self._host_interval_s, cells, at_s, reading)
+
+    def _framed(
+        self, source: str, interval_s: float, cells: Cells, at_s: float, reading: Reading
+    ) -> Reading:
         scraped = self._scraped
-        if scraped is not None and at_s - scraped[0] < self._nic_interval_s:
-            cells.join(scraped[1], NIC)
-        frame = cells.frame(NIC, self._node, self._boot_id, at_s)
+        if scraped is not None and at_s - scraped[0] < interval_s:
+            cells.join(scraped[1], source)
+        frame = cells.frame(source, self._node, self._boot_id, at_s)
         if frame is not None:
             reading.records.append(frame)
-            self._counts.succeeded(NIC, at_s)
+            self._counts.succeeded(source, at_s)
         return reading
 
     def hardware(self) -> Reading:

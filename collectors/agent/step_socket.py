@@ -1,4 +1,7 @@
-"""Receives the datagrams of `StepReporter`. Anybody on the node may send; nothing is believed."""
+"""Receives the datagrams of `StepReporter` and `nodewarden run`.
+
+Anybody on the node may send; nothing is believed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from collectors.agent import launches
+from collectors.agent.launches import Launch
 from collectors.agent.steps import StepRow
 from telemetry.codec import AT_MAX_S, name_fault, rejected
 from telemetry.errors import SettingsError
@@ -75,14 +80,15 @@ class StepSocket:
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
 
-    def poll(self) -> Iterator[StepRow | Rejected]:
+    def poll(self) -> Iterator[StepRow | Launch | Rejected]:
         """What was sent since; never waits."""
         for _ in range(DATAGRAMS_MAX):
             try:
-                data = self.socket.recv(BYTES_MAX + 1)
+                data = self.socket.recv(launches.BYTES_MAX + 1)
             except (BlockingIOError, InterruptedError):
                 return
-            yield read_datagram(data, self._clock.time_s())
+            read = launches.read_launch if data.startswith(launches.MARK) else read_datagram
+            yield read(data, self._clock.time_s())
 
     def close(self) -> None:
         """Stop listening; senders see at once that nobody is there."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
@@ -11,10 +9,10 @@ from pathlib import Path
 
 from msgspec import structs
 
+from collectors.agent.log_names import LogNames
 from collectors.agent.steps import StepRow
 from collectors.agent.tail import FILES_MAX, Piece, TailPosition, Tails
 from collectors.training.records import LogRecords, Told
-from telemetry.errors import SettingsError
 from telemetry.ports import Clock
 from telemetry.records import Event, Rejected, Steps
 
@@ -22,49 +20,8 @@ MATCHES_MAX = 10_000
 FRESH_S = 86_400.0  # a log that nobody wrote to for a day is history
 QUIET_S = 2.0  # a log that says nothing for so long has finished its sentence
 JOBS_MAX = 256
-_PLACES = {"{job}": r"(?P<job>[^/]+?)", "{rank}": r"(?P<rank>\d{1,7})"}
-_RANK = re.compile(r"rank[-_]?(\d{1,7})(?!\d)")
 
 Said = StepRow | Event | Rejected
-
-
-class LogNames:
-    """`/logs/{job}/rank-{rank}.log` names what is found under it; `{node}` is this node.
-
-    Without {job} the directory's name is the job's, without {rank} a `rank-<n>` in the file's name.
-    """
-
-    def __init__(self, template: str, node: str) -> None:
-        """Raises SettingsError where the template cannot be meant."""
-        if not template.startswith("/") or template.count("{job}") > 1:
-            raise SettingsError(
-                f"collect.training_logs: {template!r} is no path;"
-                " as /logs/{job}/rank-{rank}.log"
-            )
-        template = template.replace("{node}", node)
-        self._glob = template.replace("{job}", "*").replace("{rank}", "*")
-        pattern = "".join(
-            _PLACES.get(part, re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]"))
-            for part in re.split(r"(\{job\}|\{rank\})", template)
-        )
-        self._pattern = re.compile(pattern)
-
-    def paths(self) -> Iterator[str]:
-        """What is there now."""
-        return glob.iglob(self._glob)
-
-    def read(self, path: str) -> tuple[str, int | None] | None:
-        """Job and rank, None where the file is none of these."""
-        found = self._pattern.fullmatch(path)
-        if found is None:
-            return None
-        groups = found.groupdict()
-        named = groups.get("rank")
-        if named is None:
-            in_name = _RANK.search(Path(path).stem)
-            named = in_name[1] if in_name is not None else None
-        job = groups.get("job") or Path(path).parent.name
-        return job, int(named) if named is not None else None
 
 
 class TrainingSource:

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors import step_reporter
+from collectors.agent.log_names import LogNames
 from collectors.agent.step_socket import BYTES_MAX, DATAGRAMS_MAX, StepSocket, read_datagram
 from collectors.agent.steps import EVERY_S, LINGER_S, StepBatcher, StepRow
 from collectors.agent.tail import TailPosition
-from collectors.agent.training_source import QUIET_S, LogNames, TrainingSource
+from collectors.agent.training_source import QUIET_S, TrainingSource
 from collectors.step_reporter import StepReporter
 from telemetry.errors import SettingsError
 from telemetry.records import Event, Rejected, Steps
