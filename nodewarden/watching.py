@@ -21,14 +21,14 @@ from collectors.watch.metrics import WatchMetrics
 from collectors.watch.tail import FindingsTail
 from collectors.watch.workers import ANSWER_MAX_BYTES as METRICS_MAX_BYTES
 from collectors.watch.workers import Fault, Workers
-from telemetry.errors import PublishError, SettingsError, SourceUnavailable
+from telemetry.errors import NodewardenError, SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import Configuration, DeadmanSettings
 
 NAME = "nodewarden-watch"
 POLL_S = 1.0
 RETRY_S = 5.0
-LEAVE_S = 2.0  # a thread that waits for a lost broker is not waited for
+LEAVE_S = 1.5  # a thread that waits for a lost broker is not waited for
 
 _log = logging.getLogger("nodewarden.watch")
 
@@ -126,7 +126,7 @@ class CanaryLoop:
     def _try(self, part: str, work: Callable[[], None]) -> bool:
         try:
             work()
-        except (PublishError, SourceUnavailable) as error:
+        except NodewardenError as error:
             self._metrics.errors.labels(part).inc()
             if self._said != part:
                 self._said = part

@@ -30,17 +30,14 @@ class Blindness(NamedTuple):
 def blindness(fold: Fold) -> Blindness:
     """What holds at the fold's `now`; a source that nobody ever sent is not named."""
     covered = fold.covered()
-    sources = {name: _missing(fold, source) for name, source in list(fold.sources.items())}
+    serving = set(fold.inventory.expected())
+    sources = {name: _missing(fold, source, serving) for name, source in list(fold.sources.items())}
     return Blindness(covered.expected, len(covered.blind), sources)
 
 
-def _missing(fold: Fold, source: SourceTicks) -> tuple[int, int]:
+def _missing(fold: Fold, source: SourceTicks, serving: set[str]) -> tuple[int, int]:
     rules, interval_s = fold.settings.silence, source.interval_s
     since_s = fold.now - max(rules.patience_s, rules.patience_ticks * interval_s)
     pairs = zip(list(source.names), list(source.pairs), strict=False)
-    sees = [
-        (pair.heard + 1) * interval_s >= since_s
-        for name, pair in pairs
-        if fold.inventory.in_service(name)
-    ]
+    sees = [(pair.heard + 1) * interval_s >= since_s for name, pair in pairs if name in serving]
     return len(sees), sees.count(False)
