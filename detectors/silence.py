@@ -14,6 +14,7 @@ from telemetry.records import Steps
 from telemetry.settings import EngineSettings
 
 JOBS_MAX = 1_000  # whose newest step is remembered
+ENDED_S = 900.0  # and not for longer: by then silence has been said
 # Scheduler states in which a node may be quiet. "down" is not among them: it is Slurm's word for
 # exactly the silence that is to be reported.
 NOT_JUDGED = frozenset(
@@ -64,8 +65,10 @@ class Silence(Quiet):
         if steps.step:
             newest_s = max(steps.at, self._ended.pop(steps.job, steps.at))
             self._ended[steps.job] = newest_s
-            if len(self._ended) > JOBS_MAX:
-                del self._ended[next(iter(self._ended))]
+            oldest = next(iter(self._ended))
+            while len(self._ended) > JOBS_MAX or self._ended[oldest] < newest_s - ENDED_S:
+                del self._ended[oldest]
+                oldest = next(iter(self._ended))
         return ()
 
     def advance(self, now_s: float, view: View) -> Sequence[Sighting]:

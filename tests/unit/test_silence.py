@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detectors.base import Sighting
-from detectors.silence import JOBS_MAX, Silence
+from detectors.silence import ENDED_S, JOBS_MAX, Silence
 from telemetry.settings import EngineSettings, TickSettings
 from tests.fakes import FakeView, cluster, job_step
 
@@ -205,8 +205,10 @@ def test_steps_that_ended_about_when_it_fell_silent_or_of_another_job_prove_noth
 def test_the_jobs_remembered_are_bounded_and_survive_a_restart() -> None:
     view, detector = cluster(), Silence(EngineSettings())
     for number in range(JOBS_MAX + 10):
-        ended(detector, view, float(number), f"job{number}")
+        ended(detector, view, number / 10.0, f"job{number}")
     copy = Silence(EngineSettings())
     copy.restore(detector.snapshot())
     assert copy.snapshot() == detector.snapshot()
     assert JOBS_MAX == len(detector.snapshot()["ended"])
+    ended(detector, view, ENDED_S + JOBS_MAX, "later")
+    assert ["later"] == list(detector.snapshot()["ended"])
