@@ -100,6 +100,14 @@ def _prometheus(
     if keep:
         file = position_file(usable_directory(Path(configuration.collect.state_dir)))
 
+    least_s = min([ticks.interval_default_s, *ticks.interval_s.values()])
+    if settings.delay_s + settings.poll_s > ticks.lateness_intervals * least_s:
+        _log.warning(
+            "frames come too late for their ticks: prometheus.delay_s + poll_s is %g s, and"
+            " engine.ticks.lateness_intervals times the interval is %g s",
+            settings.delay_s + settings.poll_s, ticks.lateness_intervals * least_s,
+        )  # fmt: skip
+
     def expected(source: str) -> float:
         return ticks.interval_s.get(source, ticks.interval_default_s)
 

@@ -299,6 +299,8 @@ class Pages:
                 known.columns = {column: at for at, column in enumerate(kept)}
                 known.maker = None
             known.seen = set()
+        self._places.clear()  # so that GPUs that are gone are forgotten, too
+        self.gpus = GpuNames()
         self._last_steps = {t: s for t, s in self._last_steps.items() if t in self._known}
         self._forget_s = end_s + FORGET_S
 
@@ -313,21 +315,15 @@ def _within(run: Run, since_s: float, end_s: float) -> tuple[FloatArray, FloatAr
 
 def _block(target: Target, columns: list[Column], found: _Cells) -> Block:
     """Shape (rows, columns), NaN where a column has nothing at that time."""
-    parts = [found[column][0] for column in columns if column in found]
-    times = _union(parts)
+    here = [(place, found[column]) for place, column in enumerate(columns) if column in found]
+    if not here:
+        return Block(target, np.empty(0), np.empty((0, len(columns))))
+    stamps = np.concatenate([times for _, (times, _) in here])
+    places = np.repeat([place for place, _ in here], [len(times) for _, (times, _) in here])
+    times, rows = np.unique(stamps, return_inverse=True)
     values = np.full((len(times), len(columns)), np.nan)
-    for place, column in enumerate(columns):
-        if column in found:
-            at, column_values = found[column]
-            values[np.searchsorted(times, at), place] = column_values
+    values[rows, places] = np.concatenate([column for _, (_, column) in here])
     return Block(target, times, values)
-
-
-def _union(parts: list[FloatArray]) -> FloatArray:
-    first = parts[0] if parts else np.empty(0)
-    if all(part is first or np.array_equal(part, first) for part in parts):
-        return np.unique(first)
-    return np.unique(np.concatenate(parts))
 
 
 def _may_go_on(times: FloatArray, near_s: float, end_s: float) -> bool:

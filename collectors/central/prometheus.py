@@ -55,6 +55,7 @@ class PrometheusSource:
         self._page: Read | None = None  # told, and not settled
         self._ticket: int | None = None
         self._worked = self._more = False
+        self._named: Hosts | None = None
         self._hardware: dict[str, list[Gpu]] = {}
         self._hardware_due_s = clock.monotonic_s()
         self._warned: dict[str, float] = {}
@@ -137,6 +138,9 @@ class PrometheusSource:
 
     def _rename(self) -> None:
         hosts = self._hosts()
+        if hosts == self._named:
+            return
+        self._named = hosts
         self._pages.rename(hosts.names(), hosts.jobs)
 
     def _said(self, read: Read, records: list[Record]) -> Said:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from collectors.central.api import PrometheusApi, TooMuch
 from collectors.central.pages import Samples
 from collectors.gauge_events import FORM_OF, WINDOW_S
-from collectors.openmetrics import OpenMetricsParser
-from collectors.prometheus_api import read_answers
+from collectors.prometheus_runs import RunReader
 from collectors.series import STEP_COLUMNS
 from telemetry.errors import SourceUnavailable
 from telemetry.metrics import recognise
@@ -53,7 +52,7 @@ class PageReader:
         """`renamed` is called when the names were asked for again, before the page is read."""
         self._api, self._settings, self._clock = api, settings, clock
         self._renamed = renamed
-        self._parser = OpenMetricsParser(api.url)
+        self._runs = RunReader(api.url)
         self._names_due_s = -1.0
         self._page_ms = int(settings.page_s * 1_000)
         self.families: dict[str, list[str]] = {}
@@ -99,7 +98,6 @@ class PageReader:
         end_s = end_ms / 1_000
         back_s = max(NAMES_BACK_S, self._settings.first_s, self._settings.lookback_s)
         self.families = self._api.families(end_s - back_s, end_s + self._settings.delay_s)
-        self._parser = OpenMetricsParser(self._api.url)  # labels change with every job
         self._page_ms = int(self._settings.page_s * 1_000)
         self._renamed()
         self._names_due_s = now_s + self._settings.names_s
@@ -151,14 +149,10 @@ class PageReader:
         """Raises TooMuch where the page has as many samples as it may have."""
         if samples.count > SAMPLES_MAX:
             raise TooMuch(f"{self._api.url}: more than {SAMPLES_MAX} samples in one page")
-        for piece in read_answers(answer, self._api.url):
-            if isinstance(piece, Rejected):
-                if "answered" in piece.reason:
-                    raise SourceUnavailable(f"{self._api.url}: {piece.reason}")
-                samples.take([piece])
-            else:
-                samples.take(self._parser.feed(piece))
-        samples.take(self._parser.finish())
+        for found in self._runs.read(answer):
+            if isinstance(found, Rejected) and "answered" in found.reason:
+                raise SourceUnavailable(f"{self._api.url}: {found.reason}")
+            samples.take([found])
 
 
 def _is_xid(name: str) -> bool:

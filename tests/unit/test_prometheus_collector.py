@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -18,13 +19,15 @@ from hypothesis import strategies as st
 from collectors.central.api import NotPrometheus, PrometheusApi, TooMuch
 from collectors.central.pages import Pages, Samples
 from collectors.central.reader import PageReader
-from collectors.openmetrics import Run
+from collectors.openmetrics import OpenMetricsParser, Run
+from collectors.prometheus_api import read_answers
+from collectors.prometheus_runs import RunReader
 from collectors.series import Series, read_series
 from collectors.series_arrays import FloatArray
 from nodewarden.cli import run
 from nodewarden.clock import SystemClock
 from telemetry.errors import SettingsError, SourceUnavailable
-from telemetry.records import Frame
+from telemetry.records import Frame, Rejected
 from telemetry.settings import PrometheusSettings
 
 NOW_S = 1_772_028_000.0
@@ -272,3 +275,60 @@ def test_however_the_past_is_paged_the_frames_are_the_same(
         one = [(f.at, f.entities, f.metrics) for f in whole if f.node == node]
         assert one == [(f.at, f.entities, f.metrics) for f in found if f.node == node]
     assert len({(f.node, f.at) for f in found}) == len(found)
+
+
+# -- runs
+
+VALUES = st.sampled_from(
+    ["61", "1e3", "NaN", "+Inf", "-Inf", "9223372036854775794", "x", "", "1_0"]
+)
+METRIC = st.fixed_dictionaries(
+    {"__name__": st.sampled_from([*NAMES, "training_loss", "node_infiniband_link_downed_total"])},
+    optional={
+        "Hostname": st.text('n1"\\\n,=', max_size=5), "gpu": st.sampled_from(["0", "1"]),
+        "UUID": st.just("GPU-1"), "device": st.just("mlx5_0"), "odd": st.integers(),
+    },
+)  # fmt: skip
+SAMPLES = st.lists(st.tuples(st.floats(NOW_S, NOW_S + 60.0), VALUES | st.integers()), max_size=4)
+
+
+def of_runs(found: Iterator[Run | Rejected]) -> tuple[list[tuple[Any, ...]], int]:
+    """Every sample, and how much was rejected."""
+    samples: list[tuple[Any, ...]] = []
+    broken = 0
+    for one in found:
+        if isinstance(one, Rejected):
+            broken += 1
+            continue
+        name = one.series.column or (one.series.metric.name if one.series.metric else "")
+        labels = tuple(sorted(one.series.labels.items()))
+        for at, value in zip(one.times.tolist(), one.values.tolist(), strict=True):
+            samples.append((name, one.series.entity, labels, at, repr(value)))
+    return sorted(samples), broken
+
+
+def as_captures_read(answer: bytes) -> Iterator[Run | Rejected]:
+    parser = OpenMetricsParser("test")
+    for piece in read_answers(answer, "test"):
+        if isinstance(piece, Rejected):
+            yield piece
+        else:
+            yield from parser.feed(piece)
+    yield from parser.finish()
+
+
+@given(st.lists(st.fixed_dictionaries({"metric": METRIC, "values": SAMPLES}), max_size=6))
+def test_an_answer_says_what_a_capture_of_it_says(result: list[object]) -> None:
+    answer = matrix(*result)[1].encode()
+    reader = RunReader("test")
+    wanted, broken = of_runs(as_captures_read(answer))
+    found, rejected = of_runs(reader.read(answer))
+    assert (wanted, broken > 0) == (found, rejected > 0)
+    assert wanted == of_runs(reader.read(answer))[0]  # known series say the same again
+
+
+@given(st.integers(0, 400))
+def test_an_answer_that_is_cut_is_salvaged(at: int) -> None:
+    metric = {"__name__": NAMES[0], "Hostname": "n1", "gpu": "0"}
+    answer = matrix({"metric": metric, "values": [[NOW_S, "61"]]})[1].encode()[:at]
+    assert of_runs(as_captures_read(answer)) == of_runs(RunReader("test").read(answer))
