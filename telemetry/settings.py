@@ -17,6 +17,8 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, Meta(ge=1)]
 XidPair = Annotated[str, Meta(pattern=r"^\d{1,5}:\d{1,5}$")]
 
+ActMode = Literal["observe", "approve", "auto"]
+TokenLine = Annotated[str, Meta(pattern=r"^(viewer|operator|admin):[0-9a-f]{64}$")]
 
 # Never shown: not by `config show`, not in an error line, not in a representation.
 Secret = Annotated[str, Meta(extra={"secret": True})]
@@ -526,6 +528,60 @@ class SyslogSettings(Section, frozen=True, kw_only=True):
     ports_file: str = ""  # jobs.json whose topology says which NIC is behind which switch port
 
 
+class RailSettings(Section, frozen=True, kw_only=True):
+    """What stands between a verdict and an act; every "no" is in the audit with its reason."""
+
+    mode_default: ActMode = "observe"
+    mode: dict[str, ActMode] = {}  # per action: isolate_and_restart = "approve"
+    job_nodes_per_hour: Count = 2
+    job_nodes_per_day: Count = 4
+    rack_nodes_per_hour: Count = 2
+    rack_nodes_per_day: Count = 4
+    leaf_nodes_per_hour: Count = 2
+    leaf_nodes_per_day: Count = 4
+    pool_nodes_per_hour: Count = 4
+    pool_nodes_per_day: Count = 12
+    cluster_nodes_per_hour: Count = 4
+    cluster_nodes_per_day: Count = 12
+    quarantine_nodes_per_day: Count = 64  # of a job's quarantine for offline diagnosis: its own
+    breaker_nodes: Count = 8  # verdicts want so many different nodes out within the window: open
+    breaker_window_s: Positive = 600.0
+    breaker_close_nodes: Annotated[int, Meta(ge=0)] = 2  # and it closes at so few
+    attempts_max: Count = 3  # of one node within the window; then a person looks
+    attempts_window_s: Positive = 604_800.0
+    cooldown_s: NotNegative = 1_800.0  # after something was done to a node
+    settle_s: NotNegative = 600.0  # after a boot
+    undo_s: NotNegative = 86_400.0  # a node that a person released is left alone so long
+    telemetry_max_s: Positive = 60.0  # older readings prove nothing now
+    listing_max_s: Positive = 1_800.0
+    blind_share_max: Share = 0.2  # with more blind nodes nothing is done without a person
+    protected: tuple[str, ...] = ()  # nodes that are never taken out
+    shadow: tuple[str, ...] = ()  # rungs of the ladder that are only recorded so far
+    maintenance: tuple[str, ...] = ()  # "SINCE/UNTIL [NODE,NODE]", ISO 8601 with a zone
+
+
+class ActSettings(Section, frozen=True, kw_only=True):
+    """`act`: the action service, its API and its commands."""
+
+    rails: RailSettings = RailSettings()
+    dry_run: bool = True  # nothing but records comes of a command
+    address: str = "127.0.0.1:9120"  # of the API
+    url: str = "http://127.0.0.1:9120"  # where the commands find it
+    token: Secret = ""  # of who gives the commands; rather NODEWARDEN_ACT__TOKEN than the file
+    tokens: dict[str, TokenLine] = {}  # name = "operator:<SHA-256 of the token, hex>"
+    body_max_bytes: Annotated[int, Meta(ge=256, le=1_000_000)] = 16_384  # of a request
+    metrics_address: str = "127.0.0.1:9111"
+    transactional_id: str = "nodewarden-act"  # one active instance per id
+    session_s: Annotated[float, Meta(ge=6.0, le=300.0)] = 10.0  # a silent instance is replaced
+    act_within_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0  # of the acknowledged intent
+    call_timeout_s: Annotated[float, Meta(gt=0.0, le=300.0)] = 30.0  # of one call of an executor
+    approval_s: Positive = 900.0  # a decision that waits for a person expires after it
+    command_s: Positive = 120.0  # so long an approved decision may be carried out
+    snapshot_records: Count = 1_000  # the ledger's snapshot is said again after so many records
+    keep_s: Positive = 604_800.0  # what is over is forgotten by the ledger; the log keeps it
+    entries_max: Count = 20_000  # decisions and requests in memory, each
+
+
 class WatchSettings(Section, frozen=True, kw_only=True):
     """`inventory` sends canaries through the engine and watches them come out."""
 
@@ -564,5 +620,6 @@ class Configuration(Section, frozen=True, kw_only=True):
     collect: CollectSettings = CollectSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     syslog: SyslogSettings = SyslogSettings()
+    act: ActSettings = ActSettings()
     watch: WatchSettings = WatchSettings()
     deadman: DeadmanSettings = DeadmanSettings()

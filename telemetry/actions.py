@@ -1,0 +1,232 @@
+"""What the action service writes into `nodewarden.actions`, and what its rails read.
+
+JSON, one object a record, tagged by `kind`. A `Decision` comes before the `Command` that it allows,
+the `Command` (the intent) before anything is done, the `Outcome` after it. Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from telemetry.findings import Action, Verdict, stable_id
+
+Mode = Literal["observe", "approve", "auto"]
+DecisionState = Literal["noted", "waiting", "approved", "denied", "expired", "refused"]
+OutcomeStatus = Literal["done", "failed", "unknown", "refused"]
+Role = Literal["viewer", "operator", "admin"]
+Verb = Literal[
+    "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
+    "read",
+]  # fmt: skip
+
+
+class Rail(msgspec.Struct, frozen=True):
+    """One rail's word on a verdict; `reason` names its numbers, passed or not."""
+
+    name: str
+    passed: bool
+    reason: str
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="decision"):
+    """What is to become of one verdict of one incident; each change of `state` is said again.
+
+    id          `decision_id`: the same verdict never gets a second one
+    rev         of the incident when the verdict was first seen
+    verdict     the ladder's, unchanged
+    rails       in the order in which they were asked; those after the first "no" too
+    state       noted: nothing is to be done; waiting: for a person; approved: it may be done;
+                denied, expired: by a person, by time; refused: a rail, or a check before the act
+    reason      one sentence, always: "no" has one too
+    by          who decided: "rails", or the person's name
+    expires_at  a waiting or approved decision is worth nothing after it
+    source      where the incident stood: partition and offset of `nodewarden.incidents`
+    revision    0 for the first saying, then one more each time
+    """
+
+    id: str
+    incident: str
+    rev: int
+    at: float
+    verdict: Verdict
+    mode: Mode
+    rails: list[Rail]
+    state: DecisionState
+    reason: str
+    by: str = "rails"
+    expires_at: float | None = None
+    source: tuple[int, int] | None = None
+    revision: int = 0
+    job: str = ""
+
+
+class Preconditions(msgspec.Struct, frozen=True):
+    """What the world was when it was decided; compared again right before the act.
+
+    states   scheduler's word for each target
+    owners   who drained each target, "" where nobody
+    job, attempt   which run of the job is meant; None where no job is
+    """
+
+    states: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    job: str = ""
+    attempt: int | None = None
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
+    """The intent: acknowledged by the log before anything is done, and written once.
+
+    epoch   of the instance that wrote it: another one leaves it alone for a while
+    """
+
+    id: str
+    decision: str
+    action: Action | Literal["release"]
+    targets: list[str]
+    preconditions: Preconditions
+    intent_at: float
+    expires_at: float
+    incident: str = ""
+    job: str = ""
+    epoch: int = 0
+    dry_run: bool = True
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="outcome"):
+    """What became of a command; `unknown` (nobody could tell) goes to a person."""
+
+    command: str
+    at: float
+    status: OutcomeStatus
+    reason: str
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="request"):
+    """What a person asked for, taken or refused; the audit's other half.
+
+    by      the token's name, "" where there was none that we know
+    target  incident, decision or node
+    until   of a snooze or an isolation that ends by itself
+    """
+
+    id: str
+    at: float
+    by: str
+    role: Role | None
+    verb: Verb
+    target: str
+    accepted: bool
+    reason: str
+    note: str = ""
+    until: float | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="lease"):
+    """An instance became the active one; every other one's transactions are fenced by then."""
+
+    at: float
+    instance: str
+    epoch: int
+
+
+class LedgerPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ledger"):
+    """A part of a snapshot of the ledger; whole only with all `parts` of the same `id`.
+
+    positions   partition of `nodewarden.incidents` -> the next offset to read
+    """
+
+    id: str
+    at: float
+    part: int
+    parts: int
+    paused: bool = False
+    epoch: int = 0
+    positions: dict[int, int] = {}
+    decisions: list[Decision] = []
+    commands: list[Command] = []
+    outcomes: list[Outcome] = []
+    requests: list[Request] = []
+
+
+ActionRecord = Decision | Command | Outcome | Request | Lease | LedgerPart
+
+
+class Used(msgspec.Struct, frozen=True):
+    """Nodes taken out under one scope, within the last hour and the last day."""
+
+    hour: int = 0
+    day: int = 0
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where a node stands; "" where nobody said."""
+
+    rack: str = ""
+    leaf: str = ""
+    pool: str = ""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A maintenance window: [since, until), of these nodes, or of all where none is named."""
+
+    name: str
+    since: float
+    until: float
+    nodes: list[str] = []
+
+
+class RailContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What rails read beside verdict and incident; None where nobody knows.
+
+    used         scope -> nodes taken out: "cluster", "job:<id>", "rack:<name>", "leaf:<name>",
+                 "pool:<name>"; a scope that is not there has used nothing
+    places       node -> where it stands
+    attempts     node -> how often it was taken out within the attempts' window
+    acted_at     node -> when something was last done to it
+    booted_at    node -> its last boot: it settles for a while
+    protected    nodes that are never taken out, by inventory or settings
+    drained_by   node -> who else drained it; it is left alone
+    undone_at    node -> when a person released it: a person's word wins
+    windows      maintenance windows that are known, open or not
+    nodes        how many nodes the cluster has
+    blind_nodes  how many of them report nothing
+    telemetry_age_s, listing_age_s  how old the newest reading and the newest whole listing are
+    paused       the kill switch
+    first_start  the ledger is empty: nothing is known of what was done before
+    breaker_open the breaker was open at the last decision (hysteresis)
+    recent       nodes that verdicts wanted out, and when, within the breaker's window
+    """
+
+    used: dict[str, Used] = {}
+    places: dict[str, Where] = {}
+    attempts: dict[str, int] = {}
+    acted_at: dict[str, float] = {}
+    booted_at: dict[str, float] = {}
+    protected: list[str] = []
+    drained_by: dict[str, str] = {}
+    undone_at: dict[str, float] = {}
+    windows: list[Window] = []
+    nodes: int | None = None
+    blind_nodes: int | None = None
+    telemetry_age_s: float | None = None
+    listing_age_s: float | None = None
+    paused: bool = False
+    first_start: bool = False
+    breaker_open: bool = False
+    recent: dict[str, float] = {}
+
+
+def decision_id(incident: str, verdict: Verdict) -> str:
+    """The same for the same verdict of the same incident, whoever decides and however often."""
+    return stable_id(
+        "decision", incident, verdict.action, verdict.when, verdict.rung, f"{verdict.at!r}",
+        *verdict.targets,
+    )  # fmt: skip
+
+
+def command_id(decision: str) -> str:
+    """One decision allows one command."""
+    return stable_id("command", decision)
