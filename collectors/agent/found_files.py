@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -28,6 +29,7 @@ BYTES_A_LOOK = 8 << 20
 FILE_BYTES_MAX = 2 << 20  # JSON takes ten times as much in memory
 GROWN_BYTES_MAX = 262_144  # of a file that grows, each look
 HEAD_BYTES = 65_536
+MARK_BYTES = 256
 KNOWN_MAX = 4_096
 FRESH_S = 86_400.0
 SETTLED_S = 2.0
@@ -35,13 +37,17 @@ WAITS_MAX_S = 30.0
 
 
 class FoundFile(msgspec.Struct, frozen=True):
-    """One file as it was when it was looked at, and how far it was read."""
+    """One file as it was when it was looked at, and how far it was read.
+
+    head   checksum of its first bytes: another file may come under its name and number
+    """
 
     device: int
     inode: int
     size: int
     changed_ns: int
     read_to: int = 0
+    head: int = 0
 
 
 class FoundPosition(msgspec.Struct, frozen=True):
@@ -77,10 +83,14 @@ class FoundFiles:
         reading = Reading()
         now_s, left, files = self._clock.time_s(), BYTES_A_LOOK, 0
         seen: set[str] = set()
+        renamed = {(one.device, one.inode): one for one in self._known.values()}
         for watched, path, status in self._matches(reading):
             if path in seen:
                 continue
             seen.add(path)
+            other = renamed.get((status.st_dev, status.st_ino))
+            if path not in self._known and other is not None and _is_same(other, status):
+                self._known[path] = other
             if self._history:
                 self._known[path] = _as_it_is(status, status.st_size)
             elif self._is_due(path, status, now_s) and left > 0 and files < FILES_A_LOOK:
@@ -101,15 +111,15 @@ class FoundFiles:
                     status = os.stat(path)
                 except OSError:  # it has just gone
                     continue
-                if stat.S_ISREG(status.st_mode) and status.st_mtime >= since_s:
+                fresh = stat.S_ISREG(status.st_mode) and status.st_mtime >= since_s
+                if fresh and watched.names.read(path) is not None:
                     yield watched, path, status
             if len(paths) == MATCHES_MAX:
                 self._failed(f"{watched.names.template}: more than {MATCHES_MAX} files", reading)
 
     def _is_due(self, path: str, status: os.stat_result, now_s: float) -> bool:
         known = self._known.get(path)
-        read_to = known.read_to if known is not None else 0
-        if known == _as_it_is(status, read_to) or status.st_size == 0:
+        if (known is not None and _is_same(known, status)) or status.st_size == 0:
             self._waiting.pop(path, None)
             return False
         since_s = self._waiting.setdefault(path, now_s)
@@ -124,12 +134,12 @@ class FoundFiles:
         self._waiting.pop(path, None)
         known = self._known.pop(path, None)
         try:
-            data, read_to, whole = _content(path, status, known)
+            data, position, whole = _content(path, status, known)
         except OSError as error:
             self._known[path] = _as_it_is(status)
             self._failed(f"{path}: {error.strerror}", reading)
             return 0
-        self._known[path] = _as_it_is(status, read_to)
+        self._known[path] = position
         if not data:
             return 0
         job, rank = named(watched.names, path, watched.has_job)
@@ -158,33 +168,46 @@ class FoundFiles:
             del self._known[path]
 
 
-def _as_it_is(status: os.stat_result, read_to: int = 0) -> FoundFile:
-    return FoundFile(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, read_to)
+def _as_it_is(status: os.stat_result, read_to: int = 0, head: int = 0) -> FoundFile:
+    return FoundFile(
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, read_to, head
+    )  # fmt: skip
 
 
-def _content(path: str, status: os.stat_result, known: FoundFile | None) -> tuple[bytes, int, bool]:
-    """What is new, up to where the file then was read, and whether nothing was left out.
+def _is_same(known: FoundFile, status: os.stat_result) -> bool:
+    return structs.replace(known, read_to=0, head=0) == _as_it_is(status)
+
+
+def _content(
+    path: str, status: os.stat_result, known: FoundFile | None
+) -> tuple[bytes, FoundFile, bool]:
+    """What is new, the position behind it, and whether nothing was left out.
 
     Text that grew is read on from where it ended; JSON and pickles are written anew.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         head, size = os.pread(file, HEAD_BYTES, 0), status.st_size
+        mark = _mark(head, size)
         lines = is_inspector(head)
         grows = lines or not head.lstrip().startswith((b"{", b"[", b"\x80"))
-        start = known.read_to if known is not None and grows and _grew(known, status) else 0
+        start = known.read_to if known is not None and grows and _grew(known, status, head) else 0
         if not lines:
             data = os.pread(file, min(FILE_BYTES_MAX, size - start), start)
-            return data, size, start + len(data) >= size
+            return data, _as_it_is(status, size, mark), start + len(data) >= size
         newest = max(start, size - GROWN_BYTES_MAX)
         data = os.pread(file, size - newest, newest)
     finally:
         os.close(file)
     end = data.rfind(b"\n") + 1
     begin = data.find(b"\n") + 1 if newest > start else 0
-    return data[begin:end], newest + end, newest == start
+    return data[begin:end], _as_it_is(status, newest + end, mark), newest == start
 
 
-def _grew(known: FoundFile, status: os.stat_result) -> bool:
+def _grew(known: FoundFile, status: os.stat_result, head: bytes) -> bool:
     same = (known.device, known.inode) == (status.st_dev, status.st_ino)
-    return same and known.size < status.st_size
+    return same and known.size < status.st_size and known.head == _mark(head, known.size)
+
+
+def _mark(head: bytes, size: int) -> int:
+    return zlib.crc32(head[: min(MARK_BYTES, size)])

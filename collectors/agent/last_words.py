@@ -9,6 +9,8 @@ from collectors.training.failures import exited, read_failure
 from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
 from collectors.training.model import Failure
 
+LAUNCHER = "ChildFailedError"  # torchrun's summary follows
+
 
 def failure_of(lines: Iterable[str], code: int) -> Failure:
     """The first cause in `lines`, else the last thing they warn of, else what the code says.
@@ -29,6 +31,8 @@ def _failures(lines: Iterable[str]) -> Iterable[Failure]:
     tracebacks, elastic, incident = Tracebacks(), Elastic(), Incident()
     for line in lines:
         speaker, text = speakers.split(line)
+        if LAUNCHER in text:
+            elastic.begin()
         found = None
         if elastic and (block := elastic.read(text)) is not None:
             found = block[0]
@@ -40,8 +44,6 @@ def _failures(lines: Iterable[str]) -> Iterable[Failure]:
                 tracebacks.remember(speaker.key, text)
         if found is None:
             continue
-        if found.detail == "launcher":
-            elastic.begin()
         judged = incident.judge(placed(found))
         if judged is not None:
             yield judged
