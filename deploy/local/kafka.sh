@@ -3,16 +3,24 @@
 # trying things. Broker and controller run in one JVM (KRaft); Maven fetches the jars.
 #
 #   kafka.sh install              the jars, once, into a cache (about 50 MB)
-#   kafka.sh start DIR [PORT]     broker on PORT (default 9092), its controller on PORT + 1; the data
-#                                 stays in DIR: another start on the same DIR goes on with it
+#   kafka.sh start DIR [PORT] [--secure]
+#                                 broker on PORT (default 9092), its controller on PORT + 1; the data
+#                                 stays in DIR: another start on the same DIR goes on with it.
+#                                 --secure, at the first start: TLS, SASL/SCRAM and ACLs. Then
+#                                 DIR/tls/ca.pem is the authority, DIR/users/NAME holds the password
+#                                 of each user (admin may do everything), DIR/admin.properties is for
+#                                 Kafka's own tools
 #   kafka.sh status DIR           says whether it runs: exit 0 or 1
 #   kafka.sh kill DIR             SIGKILL: what a power cut is
 #   kafka.sh stop DIR             SIGTERM, then wait
 #   kafka.sh topics DIR ARGS...   Kafka's own kafka-topics, e.g. --describe
 #   kafka.sh groups DIR ARGS...   Kafka's own kafka-consumer-groups, e.g. --list
+#   kafka.sh acls DIR ARGS...     Kafka's own kafka-acls, e.g. --list
 #
 # KAFKA_JARS   where the jars are kept (default ${XDG_CACHE_HOME:-~/.cache}/apache-kafka-VERSION)
 # KAFKA_HEAP   the JVM's heap (default 256m)
+# KAFKA_HOSTS  names and addresses in the certificate beside 127.0.0.1 and localhost, blank-separated
+# KAFKA_ACLS   "none": --secure gives nobody rights (deploy/kafka/acls.sh, half a minute)
 # KAFKA_EXTRA  more broker settings, one a line or blank-separated: "message.max.bytes=8000000"
 #
 # Exit: 0 done, 1 the broker did not start or does not run, 2 usage, 3 Java or Maven is missing.
@@ -20,6 +28,9 @@ set -euo pipefail
 
 readonly VERSION=4.1.1
 readonly JARS="${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/apache-kafka-$VERSION}"
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+readonly here
+readonly ACLS="$here/../kafka/acls.sh"
 readonly START_TRIES=600 STOP_TRIES=150 # a tenth of a second each
 
 fail() { # STATUS TEXT
@@ -31,7 +42,7 @@ need() { # PROGRAM WHAT
     command -v "$1" >/dev/null 2>&1 || fail 3 "$1 is missing; install $2"
 }
 
-usage() { fail 2 "usage: kafka.sh install | start DIR [PORT] | status|kill|stop DIR | topics|groups DIR ARGS"; }
+usage() { fail 2 "usage: kafka.sh install | start DIR [PORT] [--secure] | status|kill|stop DIR | topics|groups|acls DIR ARGS"; }
 
 installed() { [ -f "$JARS/.complete" ]; }
 
@@ -78,16 +89,20 @@ XML
 
 tool() { java -Xmx128m -XX:TieredStopAtLevel=1 -cp "$JARS/*" "$@"; }
 
+secure() { [ -f "$1/admin.properties" ]; } # DIR
+
 settings() { # DIR PORT
+    local listener=PLAINTEXT
+    secure "$1" && listener=SASL_SSL
     cat <<CONF
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$(($2 + 1))
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:$2,CONTROLLER://127.0.0.1:$(($2 + 1))
-advertised.listeners=PLAINTEXT://127.0.0.1:$2
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
+listeners=$listener://127.0.0.1:$2,CONTROLLER://127.0.0.1:$(($2 + 1))
+advertised.listeners=$listener://127.0.0.1:$2
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,$listener:$listener
+inter.broker.listener.name=$listener
 log.dirs=$1/data
 auto.create.topics.enable=false
 offsets.topic.num.partitions=4
@@ -102,8 +117,68 @@ broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=2000
 log.segment.delete.delay.ms=1000
 CONF
+    ! secure "$1" || security "$1"
     local extra
     for extra in ${KAFKA_EXTRA:-}; do echo "$extra"; done
+}
+
+security() { # DIR
+    # The controller listens on 127.0.0.1 only, and knows nobody by name.
+    cat <<CONF
+sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256
+sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=$(login "$1")
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=$(login "$1")
+ssl.keystore.type=PEM
+ssl.keystore.location=$1/tls/broker.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$1/tls/ca.pem
+ssl.enabled.protocols=TLSv1.3,TLSv1.2
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=false
+super.users=User:admin;User:ANONYMOUS
+CONF
+}
+
+login() { # DIR
+    echo "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"admin\"" \
+        "password=\"$(cat "$1/users/admin")\";"
+}
+
+# Certificates of an authority of our own, a password for each user, and how an admin logs in.
+secrets() { # DIR
+    need openssl "OpenSSL"
+    local user
+    (
+        umask 077
+        mkdir -p "$1/tls" "$1/users"
+        certificates "$1/tls" >"$1/tls/openssl.log" 2>&1 ||
+            fail 1 "no certificates: $(tail -n 1 "$1/tls/openssl.log")"
+        for user in admin $("$ACLS" users); do openssl rand -hex 24 >"$1/users/$user"; done
+        cat >"$1/admin.properties.new" <<CONF
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=$(login "$1")
+ssl.truststore.type=PEM
+ssl.truststore.location=$1/tls/ca.pem
+CONF
+        mv "$1/admin.properties.new" "$1/admin.properties" # last: now all of it is there
+    )
+}
+
+certificates() { # DIR
+    local host names="IP:127.0.0.1,DNS:localhost"
+    for host in ${KAFKA_HOSTS:-}; do
+        case $host in *[!0-9.]*) names+=",DNS:$host" ;; *) names+=",IP:$host" ;; esac
+    done
+    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=kafka.sh" \
+        -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
+        -keyout "$1/ca.key" -out "$1/ca.pem"
+    openssl req -newkey rsa:2048 -nodes -subj "/CN=broker" -keyout "$1/broker.key" -out "$1/broker.csr"
+    openssl x509 -req -in "$1/broker.csr" -CA "$1/ca.pem" -CAkey "$1/ca.key" -CAcreateserial -days 3650 \
+        -extfile <(echo "subjectAltName=$names") -out "$1/broker.crt"
+    cat "$1/broker.key" "$1/broker.crt" "$1/ca.pem" >"$1/broker.pem"
+    chmod 644 "$1/ca.pem"
 }
 
 running() { # DIR
@@ -114,7 +189,7 @@ answers() { # PORT
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-start() { # DIR PORT
+start() { # DIR PORT SECURE
     need java "a Java runtime, 17 or newer"
     install
     mkdir -p "$1"
@@ -122,9 +197,15 @@ start() { # DIR PORT
     dir="$(cd "$1" && pwd)"
     running "$dir" && fail 1 "a broker runs in $dir already, on port $(cat "$dir/port")"
     answers "$port" && fail 1 "port $port is taken"
-    settings "$dir" "$port" >"$dir/server.properties"
+    local fresh=""
+    [ -f "$dir/data/meta.properties" ] || fresh=yes
+    if [ "$3" = yes ] && ! secure "$dir"; then
+        [ -n "$fresh" ] || fail 1 "$dir holds the data of a broker without security; take another"
+        secrets "$dir"
+    fi
+    (umask 077 && settings "$dir" "$port" >"$dir/server.properties")
     echo "$port" >"$dir/port"
-    [ -f "$dir/data/meta.properties" ] || format "$dir"
+    [ -z "$fresh" ] || format "$dir"
     setsid java -Xms64m "-Xmx${KAFKA_HEAP:-256m}" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
         -cp "$JARS/*" kafka.Kafka "$dir/server.properties" >>"$dir/broker.log" 2>&1 &
     echo $! >"$dir/pid"
@@ -132,6 +213,7 @@ start() { # DIR PORT
     for ((try = 0; try < START_TRIES; try++)); do
         running "$dir" || fail 1 "the broker ended: $(tail -n 3 "$dir/broker.log" | tr '\n' ' ')"
         if answers "$port"; then
+            ! secure "$dir" || [ -f "$dir/acls.log" ] || rights "$dir"
             echo "127.0.0.1:$port"
             return
         fi
@@ -141,11 +223,24 @@ start() { # DIR PORT
     fail 1 "the broker does not answer on port $port; see $dir/broker.log"
 }
 
+rights() { # DIR
+    [ "${KAFKA_ACLS:-}" != none ] || return 0
+    "$ACLS" apply "$here/kafka.sh" acls "$1" >"$1/acls.new" 2>&1 && mv "$1/acls.new" "$1/acls.log" && return
+    end "$1" KILL
+    fail 1 "no rights could be given: $(tail -n 1 "$1/acls.new")"
+}
+
 format() { # DIR
-    local id
+    local id user
+    local -a users=()
+    if secure "$1"; then
+        for user in admin $("$ACLS" users); do
+            users+=(--add-scram "SCRAM-SHA-512=[name=$user,password=$(cat "$1/users/$user")]")
+        done
+    fi
     id="$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')"
     tool kafka.tools.StorageTool format --cluster-id "${id/#-/k}" --config "$1/server.properties" \
-        >"$1/format.log" 2>&1 || fail 1 "cannot format $1: $(tail -n 1 "$1/format.log")"
+        ${users[@]+"${users[@]}"} >"$1/format.log" 2>&1 || fail 1 "cannot format $1: $(tail -n 1 "$1/format.log")"
 }
 
 end() { # DIR SIGNAL
@@ -172,14 +267,27 @@ dir=${2:-}
 [ "$verb" = install ] || [ -n "$dir" ] || usage
 case $verb in
 install) install ;;
-start) start "$dir" "${3:-9092}" ;;
+start)
+    port="" secured=""
+    for argument in "${@:3}"; do
+        case $argument in
+        --secure) secured=yes ;;
+        [0-9]*) port=$argument ;;
+        *) usage ;;
+        esac
+    done
+    start "$dir" "${port:-9092}" "$secured"
+    ;;
 status) status "$dir" ;;
 kill) end "$dir" KILL ;;
 stop) end "$dir" TERM ;;
-topics | groups)
+topics | groups | acls)
     status "$dir" >/dev/null
-    declare -A class=([topics]=TopicCommand [groups]=consumer.group.ConsumerGroupCommand)
-    tool "org.apache.kafka.tools.${class[$verb]}" --bootstrap-server "127.0.0.1:$(cat "$dir/port")" "${@:3}"
+    declare -A class=([topics]=TopicCommand [groups]=consumer.group.ConsumerGroupCommand
+        [acls]=AclCommand)
+    login=()
+    ! secure "$dir" || login=(--command-config "$dir/admin.properties")
+    tool "org.apache.kafka.tools.${class[$verb]}" --bootstrap-server "127.0.0.1:$(cat "$dir/port")" ${login[@]+"${login[@]}"} "${@:3}"
     ;;
 *) usage ;;
 esac

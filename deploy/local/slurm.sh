@@ -56,7 +56,7 @@ wait_for() { # NAME COMMAND...: until the command succeeds
     shift
     for ((try = 0; try < TRIES; try++)); do
         "$@" >/dev/null 2>&1 && return
-        [ ! -f "$dir/$what.pid" ] || kill -0 "$(cat "$dir/$what.pid")" 2>/dev/null ||
+        [ ! -f "$dir/$what.pid" ] || running "$what" ||
             fail 1 "$what ended: $(tail -n 1 "$dir/log/$what.log")"
         sleep 0.1
     done
@@ -70,17 +70,24 @@ begin() { # NAME COMMAND...: in the background, its pid in DIR
     echo $! >"$dir/$name.pid"
 }
 
-end() { # NAME
-    local file="$dir/$1.pid" pid try
-    [ -f "$file" ] || return 0
-    pid="$(cat "$file")"
-    kill "$pid" 2>/dev/null || true
-    for ((try = 0; try < 100; try++)); do
-        kill -0 "$pid" 2>/dev/null || break
-        sleep 0.1
+end() { # NAMES...: all are told first, then waited for
+    local name try
+    for name in "$@"; do
+        [ ! -f "$dir/$name.pid" ] || kill "$(cat "$dir/$name.pid")" 2>/dev/null || true
     done
-    kill -KILL "$pid" 2>/dev/null || true
-    rm -f "$file"
+    for name in "$@"; do
+        [ -f "$dir/$name.pid" ] || continue
+        for ((try = 0; try < 100; try++)); do
+            running "$name" || break
+            sleep 0.1
+        done
+        ! running "$name" || kill -KILL "$(cat "$dir/$name.pid")" 2>/dev/null || true
+        rm -f "$dir/$name.pid"
+    done
+}
+
+running() { # NAME
+    [ -f "$dir/$1.pid" ] && kill -0 "$(cat "$dir/$1.pid")" 2>/dev/null
 }
 
 key() { # FILE BYTES
@@ -114,6 +121,7 @@ ReturnToService=2
 JobRequeue=1
 KillWait=1
 SchedulerParameters=sched_interval=1,bf_interval=1
+MessageTimeout=5
 SlurmctldTimeout=10
 SlurmdTimeout=30
 NodeName=node[1-$1] NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + $1))] CPUs=1 RealMemory=500
@@ -159,12 +167,12 @@ controller() {
 
 resize() { # NODES
     settings "$1"
-    end slurmctld
-    local number=$(($1 + 1))
+    local number=$(($1 + 1)) names=(slurmctld)
     while [ -f "$dir/slurmd$number.pid" ]; do
-        end "slurmd$number"
+        names+=("slurmd$number")
         number=$((number + 1))
     done
+    end "${names[@]}"
     controller
 }
 
@@ -185,12 +193,19 @@ rest() { # PORT
 }
 
 stop() {
-    timeout 10 scancel --user="$(id -un)" >/dev/null 2>&1 || true
-    local file
-    for file in "$dir"/slurm*.pid "$dir/munged.pid"; do
-        [ -f "$file" ] && end "$(basename "$file" .pid)"
+    # Without a controller nobody ends the jobs: they are processes too.
+    local file try names=()
+    if running slurmctld && timeout 10 scancel --user="$(id -un)" >/dev/null 2>&1; then
+        for ((try = 0; try < 50; try++)); do
+            [ -n "$(timeout 10 squeue --noheader 2>/dev/null)" ] || break
+            sleep 0.1
+        done
+    fi
+    for file in "$dir"/slurm*.pid; do
+        [ ! -f "$file" ] || names+=("$(basename "$file" .pid)")
     done
-    return 0
+    end "${names[@]}"
+    end munged
 }
 
 [ $# -ge 1 ] || usage

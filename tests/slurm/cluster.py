@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 from tests.inventory_fold import PLAIN_PATH, SCRIPTS
@@ -46,6 +48,15 @@ class Slurm:
     def resize(self, nodes: int) -> None:
         """Take nodes out of the configuration."""
         self._verb("resize", str(nodes))
+
+    def end_controller(self) -> None:
+        """SIGTERM, so that it saves what it knows; `resize` starts it again."""
+        pid = int((self.directory / "slurmctld.pid").read_text())
+        os.kill(pid, signal.SIGTERM)
+        end_s = time.monotonic() + VERB_MAX_S
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """End everything."""
