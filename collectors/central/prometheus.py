@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from msgspec import structs
 
@@ -12,6 +12,7 @@ from collectors.agent.counts import Counts
 from collectors.agent.patience import Patience
 from collectors.agent.positions import PositionFile
 from collectors.central.api import NotPrometheus, PrometheusApi
+from collectors.central.background import begin
 from collectors.central.hosts import Hosts
 from collectors.central.pages import Pages
 from collectors.central.position import Position, Stream
@@ -44,7 +45,6 @@ class PrometheusSource:
         self._pages = Pages()
         self._reader = PageReader(api, settings, clock, self._rename)
         self._patience = Patience(FIRST_S, LONGEST_S)
-        self._pool = ThreadPoolExecutor(1, "prometheus")
         self._reading: Future[tuple[Read, list[Record]] | None] | None = None
         self._due_s = clock.monotonic_s()
         self._started_at = self._process_at = clock.time_s()
@@ -117,13 +117,12 @@ class PrometheusSource:
 
     def close(self) -> None:
         """Leave; a question under way is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
         now_s = self._clock.monotonic_s()
         if now_s >= self._due_s and self._patience.is_over(now_s):
             self._counts.add("prometheus_polls")
-            self._reading = self._pool.submit(self._read)
+            self._reading = begin("prometheus", self._read)
 
     def _read(self) -> tuple[Read, list[Record]] | None:
         """In the thread: a page and its records."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from msgspec import structs
 
 from collectors.agent.counts import Counts
+from collectors.central.background import begin
 from collectors.central.hosts import Hosts
 from collectors.central.source import Said, Stream
 from collectors.central.syslog_lines import SyslogLines
@@ -31,7 +32,6 @@ class SyslogSource:
         self._server, self._lines, self._hosts = server, lines, hosts
         self._names_s, self._counts, self._clock = names_s, counts, clock
         self._started_at = clock.time_s()
-        self._pool = ThreadPoolExecutor(1, "inventory")
         self._asked: Future[Hosts] | None = None
         self._has_asked = False  # before it, lines wait: whose they are is not known
         self._names_due_s = self._count_due_s = clock.monotonic_s()
@@ -66,7 +66,6 @@ class SyslogSource:
         """Stop receiving."""
         self._server.close()
         self._count()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def finish(self) -> Said | None:
         """Stop receiving, and what was received until then and waits."""
@@ -95,7 +94,7 @@ class SyslogSource:
             self._asked, self._has_asked = None, True
         if self._asked is None and self._clock.monotonic_s() >= self._names_due_s:
             self._names_due_s = self._clock.monotonic_s() + self._names_s
-            self._asked = self._pool.submit(self._hosts)
+            self._asked = begin("inventory", self._hosts)
 
     def _count(self) -> None:
         self._count_due_s = self._clock.monotonic_s() + COUNT_S

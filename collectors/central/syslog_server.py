@@ -6,6 +6,7 @@ half full, a sender's own lines in it are bounded.
 
 from __future__ import annotations
 
+import resource
 import selectors
 import socket
 import sys
@@ -73,7 +74,9 @@ class SyslogServer:
         self._is_closed = False
 
     def start(self) -> None:
-        """Begin to receive."""
+        """Begin to receive; with as many files as we may have, for every connection is one."""
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._thread.start()
 
     def take(self, count: int) -> list[tuple[str, bytes]]:

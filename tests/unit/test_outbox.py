@@ -116,6 +116,18 @@ def test_records_are_numbered_by_stream_and_sent_where_the_shard_is(node: Node) 
     }
 
 
+def test_a_stream_goes_on_where_a_process_before_left_it(node: Node) -> None:
+    node.outbox.resume(("n1", "kernel", STARTED_S + node.starts), 41)
+    node.event(7)
+    node.event(8)
+    node.frame(1.0)
+    node.outbox.pump()
+
+    assert [("kernel", 41), ("kernel", 42), ("gpu", 0)] == [
+        (record.source, record.seq) for record in node.published
+    ]
+
+
 def test_what_is_acknowledged_is_safe_and_nothing_before(node: Node) -> None:
     node.link.deaf = True
     tickets = [node.frame(float(number)) for number in range(3)]

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -332,3 +337,17 @@ def test_an_answer_that_is_cut_is_salvaged(at: int) -> None:
     metric = {"__name__": NAMES[0], "Hostname": "n1", "gpu": "0"}
     answer = matrix({"metric": metric, "values": [[NOW_S, "61"]]})[1].encode()[:at]
     assert of_runs(as_captures_read(answer)) == of_runs(RunReader("test").read(answer))
+
+
+def test_sigterm_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nodewarden", "collect", "--prometheus", url, "--stdout"],
+            env={**os.environ, "NODEWARDEN_COLLECT__STATE_DIR": str(tmp_path)},
+        )
+        silent.settimeout(30.0)
+        asked, _ = silent.accept()
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(10.0)  # its question waits for 30 s
+        asked.close()
