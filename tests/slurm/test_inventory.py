@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -76,8 +77,12 @@ def test_the_fold_follows_jobs_drains_requeues_and_nodes_that_are_removed(
     assert ("IDLE+DRAIN", "root") == (info.state, info.owner)
     assert known.in_service("node1")
 
+    time.sleep(1.5)  # Slurm's times are whole seconds: the attempt has to last one
     slurm.run("scontrol", "requeuehold", job)
-    followed.until(lambda _: followed.jobs() == {})
+    idle = dict.fromkeys(("node1", "node2", "node3"), "IDLE")
+    followed.until(lambda _: followed.jobs() == {} and idle.items() <= followed.states().items())
+    while slurm.run("squeue", "--noheader", "--format=%T") != "PENDING":
+        time.sleep(0.1)
     # Who held the job when it was still running is known for what is judged later.
     assert ["node1", "node2", "node3"] == list(followed.inventory.job_nodes(job, began_s))
     slurm.run("scontrol", "release", job)
