@@ -139,6 +139,9 @@ class MemorySink:
         self.records.append(record)
         return len(self.records)
 
+    def resume(self, stream: tuple[str, str, float], seq: int) -> None:
+        pass
+
     def reject(self, rejected: Rejected) -> None:
         self.rejected.append(rejected)
 

@@ -14,7 +14,6 @@ from collectors.agent.counts import Counts
 from collectors.agent.metrics import AgentMetrics
 from collectors.agent.sink import LineSink, Sink
 from collectors.broker.logs import quiet
-from nodewarden.central import collect_centrally, with_addresses
 from nodewarden.clock import SystemClock
 from nodewarden.collecting import build_agent, open_outbox
 from nodewarden.service_log import service_log
@@ -52,9 +51,16 @@ def command(
     configuration = session.configured(config, broker)
     if once and not stdout:
         raise SettingsError("--once prints what it reads: add --stdout")
-    configuration = with_addresses(configuration, prometheus, syslog)
-    if configuration.prometheus.url or configuration.syslog.address:
-        collect_centrally(configuration, once=once, stdout=stdout)
+    named = configuration.prometheus.url, configuration.syslog.address, prometheus, syslog
+    if any(named):
+        from nodewarden.central import (  # noqa: PLC0415 - numpy, which no node's agent needs
+            collect_centrally,
+            with_addresses,
+        )
+
+        collect_centrally(
+            with_addresses(configuration, prometheus, syslog), once=once, stdout=stdout
+        )
         return
     clock, counts, registry = SystemClock(), Counts(), CollectorRegistry()
     registry.register(AgentMetrics(counts))
