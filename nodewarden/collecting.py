@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 EXPORTERS_MAX = 16
 NO_POSITION = TailPosition({})
+TEMPLATES_MAX = 32
+
+_log = logging.getLogger("nodewarden.collect")
 
 
 def node_name(settings: CollectSettings) -> str:
@@ -99,8 +103,12 @@ def open_outbox(
     if partition is None:
         raise SettingsError(f"engine.shard: {shard!r} is none of shards {configuration.shards}")
     state = usable_directory(Path(settings.state_dir))
+    notes = Notes(_log.warning, clock)
     return Outbox(
-        KafkaLink(configuration.kafka, clock, (TELEMETRY, REJECTED)),
+        KafkaLink(
+            configuration.kafka, clock, (TELEMETRY, REJECTED),
+            say=lambda fault: notes.say_all([f"{fault}; records wait on disk"]),
+        ),
         Spool(state / "spool", settings.spool_max_bytes),
         clock, Shard(shard, partition), OutboxMetrics(registry), streams_max=streams_max,
     )  # fmt: skip

@@ -12,12 +12,13 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from nodewarden.settings_checks import check_together
 from telemetry.errors import SettingsError
 from telemetry.settings import Configuration, Section
 
@@ -52,7 +53,7 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Effective:
         values[path] = _merged(values.get(path), value)
         origins[".".join(path)] = variable
     configuration = msgspec.convert(_nested(values), Configuration)
-    _check_together(configuration, origins)
+    check_together(configuration, origins, file)
     return Effective(configuration, origins)
 
 
@@ -128,7 +129,7 @@ def _environment_values(environ: Mapping[str, str]) -> Iterator[tuple[Path_, obj
 
 
 def _from_text(text: str, kind: Any, where: str) -> object:
-    if kind is str:
+    if kind is str or _is_secret(kind):
         return text
     if text[:1] in ("[", "{"):
         try:
@@ -145,37 +146,14 @@ def _converted(value: object, kind: Any, where: str, *, strict: bool) -> object:
     try:
         found = msgspec.convert(value, kind, strict=strict)
     except (msgspec.ValidationError, OverflowError) as error:
+        if _is_secret(kind):
+            raise SettingsError(f"{where}: expected text in quotes") from None
         wanted = str(error).partition(", got ")[0].partition(" - at ")[0].replace("`", "")
         said = wanted[:1].lower() + wanted[1:]
         raise SettingsError(f"{where}: {said} instead of {_shortened(value)}") from error
     if any(not math.isfinite(number) for number in _floats(found)):
         raise SettingsError(f"{where}: expected a finite number instead of {_shortened(value)}")
     return found
-
-
-def _check_together(configuration: Configuration, origins: Mapping[str, str]) -> None:
-    shards, shard = configuration.shards, configuration.engine.shard
-    if len(set(shards)) != len(shards) or "" in shards:
-        raise _Refused(origins, "shards", f"names must differ and not be empty: {list(shards)}")
-    if shard not in shards:
-        raise _Refused(origins, "engine.shard", f"{shard!r} is not among shards {list(shards)}")
-    for history in configuration.history_shards:
-        if history not in shards:
-            why = f"{history!r} is not among shards {list(shards)}"
-            raise _Refused(origins, "history_shards", why)
-    if configuration.timezone != "UTC":
-        try:
-            ZoneInfo(configuration.timezone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            name = configuration.timezone
-            raise _Refused(origins, "timezone", f"{name!r} is no time zone") from error
-
-
-class _Refused(SettingsError):
-    """A value that only makes no sense beside others."""
-
-    def __init__(self, origins: Mapping[str, str], key: str, why: str) -> None:
-        super().__init__(f"{origins.get(key, 'settings')}: {key}: {why}")
 
 
 def _table(section: Section, above: Path_, origins: Mapping[str, str]) -> Iterator[str]:
@@ -188,6 +166,9 @@ def _table(section: Section, above: Path_, origins: Mapping[str, str]) -> Iterat
             inner.append((path, value))
             continue
         origin = origins.get(_dotted(path))
+        if value and name in _secrets(type(section)):
+            yield f"# {name} is set and not shown" + (f"  # {_comment(origin)}" if origin else "")
+            continue
         yield f"{name} = {_toml(value)}" + (f"  # {_comment(origin)}" if origin else "")
     for path, value in inner:
         yield from _table(value, path, origins)
@@ -247,6 +228,20 @@ def _floats(value: object) -> Iterator[float]:
 
 def _is_section(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Section)
+
+
+def _is_secret(kind: object) -> bool:
+    """Whether values of the type are never shown."""
+    metas: tuple[object, ...] = getattr(kind, "__metadata__", ())
+    return any(isinstance(meta, msgspec.Meta) and (meta.extra or {}).get("secret") is True
+               for meta in metas)  # fmt: skip
+
+
+@lru_cache(maxsize=128)
+def _secrets(section: type[Section]) -> frozenset[str]:
+    return frozenset(
+        {field.name for field in msgspec.structs.fields(section) if _is_secret(field.type)}
+    )
 
 
 def _is_table(kind: object) -> bool:

@@ -4,6 +4,8 @@ NodewardenError
 ├── SettingsError      the operator wrote something we cannot run with: one line, exit 2
 ├── InputError         a file or directory cannot be read as what it claims to be: one line, exit 2
 ├── PublishError       Kafka refused: retried, then the process exits 3
+│   ├── NotAccepted    who we are, or what we may: at the start the process exits 3
+│   └── Fenced         another instance has taken over: the process exits 3, and may start again
 ├── SourceUnavailable  one collector's source is down: counted, tried again
 │   ├── ListingIncomplete  the scheduler's listing breaks off: it changes nothing
 │   └── OffsetGone     the broker no longer keeps where a reader wants to read on: it decides anew
@@ -27,6 +29,14 @@ class InputError(NodewardenError):
 
 class PublishError(NodewardenError):
     """A record could not be handed to the log."""
+
+
+class NotAccepted(PublishError):
+    """The broker refuses who we are, or what we want to do; the text says which."""
+
+
+class Fenced(PublishError):
+    """Another instance has taken our place in the log; nothing of ours gets into it any more."""
 
 
 class SourceUnavailable(NodewardenError):

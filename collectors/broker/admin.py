@@ -10,6 +10,9 @@ from typing import Any
 import kafka.errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
+from collectors.broker.faults import fault_text
+from collectors.broker.login import await_acceptance
+from telemetry.broker_security import client_options
 from telemetry.errors import SourceUnavailable
 from telemetry.settings import KafkaSettings
 from telemetry.topics import STATE, TELEMETRY, TOPICS, Topic
@@ -18,22 +21,28 @@ PAUSE_S = 0.05
 BATCH_ROOM_BYTES = 65_536  # what Kafka puts around a record: batch header, key, headers
 _LARGE = (TELEMETRY, STATE)  # topics whose records may be as large as the settings allow
 _LISTS = frozenset({"cleanup.policy"})  # whose order means nothing
+_NOT_TO_BE_SEEN = kafka.errors.TopicAuthorizationFailedError.errno
+_UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno
 _BOUNDS = frozenset({"max.message.bytes"})  # more is as good
 
 
 class Admin:
-    """The topics of one cluster of brokers. Raises SourceUnavailable where none answers."""
+    """The topics of one cluster of brokers. Raises SourceUnavailable where none answers, or refuses
+    us, and SettingsError for a file of `kafka.security`.
+    """
 
     def __init__(self, settings: KafkaSettings, shards: Sequence[str]) -> None:
         self._settings = settings
         self._shards = tuple(shards)
         timeout_ms = self._timeout_ms = int(settings.request_timeout_s * 1000)
+        await_acceptance(settings, settings.request_timeout_s)
         try:
             self._client = KafkaAdminClient(
                 bootstrap_servers=list(settings.brokers),
                 client_id="nodewarden-topics",
                 bootstrap_timeout_ms=timeout_ms,
                 request_timeout_ms=timeout_ms,
+                **client_options(settings),
             )
         except (kafka.errors.KafkaError, ValueError) as error:
             raise self._unavailable(error) from error
@@ -125,14 +134,14 @@ class Admin:
 
     def _partitions(self) -> dict[str, list[int]]:
         """Our topics that exist -> the number of replicas of each partition."""
-        ours = {topic.name for topic in TOPICS}
-        listed = self._asked("list_topics")
-        there = sorted(ours.intersection(listed))
-        if not there:
-            return {}
+        described = self._asked("describe_topics", [topic.name for topic in TOPICS])
+        hidden = [one["name"] for one in described if one["error_code"] == _NOT_TO_BE_SEEN]
+        if hidden:
+            raise self._unavailable(kafka.errors.TopicAuthorizationFailedError(set(hidden)))
         return {
             found["name"]: [len(partition["replica_nodes"]) for partition in found["partitions"]]
-            for found in self._asked("describe_topics", there)
+            for found in described
+            if found["error_code"] != _UNKNOWN
         }
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -141,6 +150,9 @@ class Admin:
         wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         found = self._asked("describe_configs", wanted, config_filter="all")
         topics = found["topic"]
+        hidden = {name for name in names if not topics[name]}
+        if hidden:  # kafka-python leaves out why
+            raise self._unavailable(kafka.errors.TopicAuthorizationFailedError(hidden))
         return {
             name: {key: str(entry["value"]) for key, entry in topics[name].items()}
             for name in names
@@ -153,10 +165,7 @@ class Admin:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> SourceUnavailable:
-        brokers = ", ".join(self._settings.brokers)
-        if isinstance(error, kafka.errors.KafkaTimeoutError | kafka.errors.KafkaConnectionError):
-            return SourceUnavailable(f"no broker answers at {brokers}; check it or give --broker")
-        return SourceUnavailable(f"the broker at {brokers} refused: {error}")
+        return SourceUnavailable(fault_text(self._settings, error))
 
 
 def partitions_of(topic: Topic, shards: Sequence[str]) -> int:
@@ -165,11 +174,21 @@ def partitions_of(topic: Topic, shards: Sequence[str]) -> int:
 
 
 def config_of(topic: Topic, settings: KafkaSettings) -> dict[str, str]:
-    """What the topic is created with: its own settings, and room for our largest records."""
+    """What the topic is created with: its own settings, the site's, and room for large records."""
     config = topic.config
+    config["min.insync.replicas"] = str(min_insync_of(settings))
+    config["compression.type"] = settings.compression
+    days = settings.retention_days.get(topic.short_name)
+    if days is not None and topic.retention_ms is not None:
+        config["retention.ms"] = str(round(days * 86_400_000))
     if topic.name in _LARGE:
         config["max.message.bytes"] = str(settings.record_max_bytes + BATCH_ROOM_BYTES)
     return config
+
+
+def min_insync_of(settings: KafkaSettings) -> int:
+    """So many replicas must have a record before it counts as kept."""
+    return settings.min_insync_replicas or max(settings.replication - 1, 1)
 
 
 def _config_faults(topic: Topic, found: dict[str, str], settings: KafkaSettings) -> Iterator[str]:

@@ -5,13 +5,17 @@ The only module that imports kafka-python for consuming.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import kafka.errors
 from kafka import KafkaConsumer, TopicPartition
 
+from collectors.broker.faults import fault_text
+from collectors.broker.login import await_acceptance
 from telemetry.archive_line import ArchiveLine
+from telemetry.broker_security import client_options
 from telemetry.errors import OffsetGone, SourceUnavailable
 from telemetry.ports import Clock, Place
 from telemetry.settings import KafkaSettings
@@ -21,6 +25,7 @@ PARTITION_BYTES_MAX = 4_000_000  # of one fetch; a single larger record comes al
 FETCH_BYTES_MAX = 16_000_000
 # A record of any size that a broker takes must be readable: rejecting it is the fold's work.
 ANSWER_BYTES_MAX = 300_000_000
+HIDDEN_WAIT_MS = 2_000  # so long a topic that is not there is looked for
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -30,22 +35,37 @@ class KafkaLogReader:
     """
 
     def __init__(
-        self, settings: KafkaSettings, clock: Clock, client_id: str = "nodewarden-reader"
-    ) -> None:
-        """Wait for a broker; raises SourceUnavailable where none answers in time."""
+        self, settings: KafkaSettings, clock: Clock, client_id: str = "nodewarden-reader",
+        *, committed: bool = False,
+    ) -> None:  # fmt: skip
+        """Wait for a broker; raises SourceUnavailable where none answers in time, or refuses us,
+        and SettingsError for a file of `kafka.security`.
+
+        committed  leave out what transactions took back
+        """
         self._settings = settings
         self._clock = clock
         timeout_ms = int(settings.request_timeout_s * 1000)
+        await_acceptance(settings, settings.request_timeout_s)
         try:
-            self._consumer: Any = KafkaConsumer(**_options(settings, client_id, timeout_ms))
+            self._consumer: Any = KafkaConsumer(
+                **_options(settings, client_id, timeout_ms),
+                isolation_level="read_committed" if committed else "read_uncommitted",
+            )
         except (kafka.errors.KafkaError, ValueError) as error:
             raise self._unavailable(error) from error
         self._timeout_ms = timeout_ms
         self._heard_s = clock.monotonic_s()
 
     def partitions(self, topic: str) -> Sequence[int]:
-        """The topic's partitions, sorted; empty where the topic does not exist."""
-        return sorted(self._asked("partitions_for_topic", topic) or ())
+        """The topic's partitions, sorted; empty where the topic does not exist.
+
+        Raises SourceUnavailable where we have no right to see it.
+        """
+        found = sorted(self._asked("partitions_for_topic", topic) or ())
+        if not found and self._settings.security.protocol != "plaintext":
+            self._look_for_hidden(topic)
+        return found
 
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
         """First kept offset and the offset that the next record will get."""
@@ -85,6 +105,18 @@ class KafkaLogReader:
         """Leave."""
         self._consumer.close(autocommit=False, timeout_ms=1000)
 
+    def _look_for_hidden(self, topic: str) -> None:
+        """A list of all topics leaves out what is hidden from us; asked for by name, it is said."""
+        with contextlib.suppress(kafka.errors.KafkaTimeoutError):
+            try:
+                self._consumer.beginning_offsets(
+                    [TopicPartition(topic, 0)], timeout_ms=HIDDEN_WAIT_MS
+                )
+            except kafka.errors.TopicAuthorizationFailedError as error:
+                raise self._unavailable(error) from error
+            except kafka.errors.UnknownTopicOrPartitionError:
+                return
+
     def _ask_when_silent(self) -> None:
         """A poll looks the same without a broker and without news: tell them apart in time."""
         silent_s = self._clock.monotonic_s() - self._heard_s
@@ -101,8 +133,7 @@ class KafkaLogReader:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> SourceUnavailable:
-        brokers = ", ".join(self._settings.brokers)
-        return SourceUnavailable(f"no broker answers at {brokers}: {error}")
+        return SourceUnavailable(fault_text(self._settings, error))
 
 
 def _options(settings: KafkaSettings, client_id: str, timeout_ms: int) -> dict[str, Any]:
@@ -121,6 +152,7 @@ def _options(settings: KafkaSettings, client_id: str, timeout_ms: int) -> dict[s
         "fetch_max_bytes": FETCH_BYTES_MAX,
         "receive_message_max_bytes": ANSWER_BYTES_MAX,
         "metrics_enabled": False,
+        **client_options(settings),
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
 from collectors.broker.producer import Pipe
 from collectors.link import Message, Settled
-from telemetry.errors import PublishError
+from telemetry.broker_security import client_options
+from telemetry.errors import PublishError, SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TELEMETRY
@@ -33,7 +34,11 @@ class KafkaLink:
         clock: Clock,
         topics: Sequence[str] = (TELEMETRY,),
         client_id: str = "nodewarden-agent",
+        say: Callable[[str], None] | None = None,
     ) -> None:
+        """`say` is told each fault. Raises SettingsError for a file of `kafka.security`."""
+        client_options(settings)
+        self._say = say
         self._settings = settings
         self._clock = clock
         self._client_id = client_id
@@ -41,7 +46,7 @@ class KafkaLink:
         self._pipe: Pipe | None = None
         self._done: list[Settled] = []  # before their pipe was taken apart
         self._again: deque[Message] = deque()  # to be sent again, in order, before anything else
-        self._opened: SimpleQueue[Pipe | PublishError] = SimpleQueue()
+        self._opened: SimpleQueue[Pipe | PublishError | SettingsError] = SimpleQueue()
         self._opening = False
         self._closed = False
         self._pause_s = PAUSE_MIN_S
@@ -96,7 +101,7 @@ class KafkaLink:
 
     def _take_apart(self, pipe: Pipe) -> None:
         self.replaced += 1
-        self.last_fault = pipe.broken
+        self._note(pipe.broken or "")
         self._done += pipe.settled()
         self._again.extendleft(reversed(pipe.end()))
         self._pipe = None
@@ -116,9 +121,14 @@ class KafkaLink:
         self._opening = False
         if isinstance(opened, Pipe):
             return opened
-        self.last_fault = str(opened)
+        self._note(str(opened))
         self._wait_longer()
         return None
+
+    def _note(self, fault: str) -> None:
+        self.last_fault = fault
+        if self._say is not None:
+            self._say(fault)
 
     def _wait_longer(self) -> None:
         self._not_before_s = self._clock.monotonic_s() + self._pause_s
@@ -127,7 +137,7 @@ class KafkaLink:
     def _open(self) -> None:
         try:
             pipe = Pipe(self._settings, self._client_id, connect_s=CONNECT_S, topics=self._topics)
-        except PublishError as error:
+        except (PublishError, SettingsError) as error:
             self._opened.put(error)
             return
         if self._closed:

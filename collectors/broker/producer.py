@@ -9,8 +9,6 @@ without our knowing is then there twice; streams' sequence numbers tell.
 from __future__ import annotations
 
 import contextlib
-import socket
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +17,12 @@ import kafka.errors
 import msgspec
 from kafka import KafkaProducer
 
+from collectors.broker.faults import fault_text, is_refusal
+from collectors.broker.login import await_acceptance
 from collectors.link import Message, Settled
-from telemetry.errors import PublishError
+from telemetry.broker_probe import BrokerRefuses
+from telemetry.broker_security import client_options
+from telemetry.errors import NotAccepted, PublishError, SourceUnavailable
 from telemetry.settings import KafkaSettings
 
 # The record's own fault: no producer and no patience will change it.
@@ -32,7 +34,6 @@ RECORD_FAULTS = (
 ENVELOPE_BYTES = 65_536
 BATCH_BYTES_MAX = 262_144
 END_S = 2.0
-CONNECT_PAUSE_S = 0.2
 # The waiting ends where our callers say; a producer that gives up by itself loses its sequence.
 _DELIVERY_MS = 24 * 3600 * 1000
 
@@ -56,19 +57,26 @@ class Pipe:
     ) -> None:
         """Wait at most `connect_s` for a broker that has the topics.
 
-        Raises PublishError where none answers, or a topic is missing. To a topic that is not named
-        here the first `send` may wait as long.
+        Raises PublishError where none answers, or a topic is missing; NotAccepted where a broker
+        refuses us; SettingsError for a file of `kafka.security`. To a topic that is not named here
+        the first `send` may wait as long.
         """
+        self._settings = settings
         self._record_max_bytes = settings.record_max_bytes
         self._unsettled: deque[_Entry] = deque()
         self.unsettled_bytes = 0
         self.broken: str | None = None
-        _await_answer(settings.brokers, connect_s)
+        self.refused = False  # whether it broke because the broker does not accept us
+        try:
+            await_acceptance(settings, connect_s)
+        except BrokerRefuses as error:
+            raise NotAccepted(str(error)) from error
+        except SourceUnavailable as error:
+            raise PublishError(str(error)) from error
         try:
             self._producer: Any = KafkaProducer(**_options(settings, client_id, connect_s))
         except (kafka.errors.KafkaError, ValueError) as error:
-            brokers = ", ".join(settings.brokers)
-            raise PublishError(f"no broker answers at {brokers}: {error}") from error
+            raise _publish_error(settings, error) from error
         for topic in topics:
             self._find(topic)
 
@@ -120,6 +128,8 @@ class Pipe:
             self._producer.partitions_for(topic)
         except kafka.errors.KafkaError as error:
             self.end()
+            if is_refusal(error):
+                raise NotAccepted(fault_text(self._settings, error)) from error
             raise PublishError(f"{topic}: {error}; run `nodewarden topics check`") from error
 
     def _fault(self, message: Message) -> str | None:
@@ -141,32 +151,24 @@ class Pipe:
         except ValueError as error:  # a partition that the topic does not have
             self._break(f"{error}; run `nodewarden topics check`")
         except kafka.errors.KafkaError as error:
-            self._break(f"{message.topic}: {error}")
+            self._break(f"{message.topic}: {fault_text(self._settings, error)}", error)
         else:
             entry.future.add_errback(self._failed)
 
     def _failed(self, error: Exception) -> None:
-        self._break(str(error))
+        self._break(fault_text(self._settings, error), error)
 
-    def _break(self, why: str) -> None:
+    def _break(self, why: str, error: Exception | None = None) -> None:
         if self.broken is None:
+            self.refused = error is not None and is_refusal(error)
             self.broken = why
             # Called in the producer's own thread where a record failed: nothing is sent after it.
             self._producer._sender.force_close()
 
 
-def _await_answer(brokers: Sequence[str], timeout_s: float) -> None:
-    """Wait for a broker that can be connected to: a producer that cannot leaves sockets behind."""
-    end_s = time.monotonic() + timeout_s
-    while True:
-        for broker in brokers:
-            host, _, port = broker.rpartition(":")
-            with contextlib.suppress(OSError, ValueError, OverflowError):
-                socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
-                return
-        if time.monotonic() >= end_s:
-            raise PublishError(f"no broker answers at {', '.join(brokers)}")
-        time.sleep(min(CONNECT_PAUSE_S, timeout_s))
+def _publish_error(settings: KafkaSettings, error: Exception) -> PublishError:
+    kind = NotAccepted if is_refusal(error) else PublishError
+    return kind(fault_text(settings, error))
 
 
 def _options(settings: KafkaSettings, client_id: str, connect_s: float) -> dict[str, Any]:
@@ -184,6 +186,7 @@ def _options(settings: KafkaSettings, client_id: str, connect_s: float) -> dict[
         "batch_size": min(BATCH_BYTES_MAX, settings.record_max_bytes),
         "max_request_size": settings.record_max_bytes + ENVELOPE_BYTES,
         "metrics_enabled": False,
+        **client_options(settings),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from collectors.broker.producer import Pipe
 from collectors.link import Message
-from telemetry.errors import PublishError
+from telemetry.errors import NotAccepted, PublishError, SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import KafkaSettings
 
@@ -25,7 +25,9 @@ class KafkaPublisher:
     def __init__(
         self, settings: KafkaSettings, clock: Clock, client_id: str = "nodewarden"
     ) -> None:
-        """Wait for a broker; raises PublishError where none answers in time."""
+        """Wait for a broker; raises PublishError where none answers in time or it refuses us, and
+        SettingsError for a file of `kafka.security`.
+        """
         self._settings = settings
         self._clock = clock
         self._client_id = client_id
@@ -90,14 +92,19 @@ class KafkaPublisher:
             return self._pipe
         if self._pipe is not None:
             self._settle()
-            why = self._pipe.broken
+            why, refused = self._pipe.broken, self._pipe.refused
             self._left = self._pipe.end() + self._left
             self._pipe = None
+            if refused:
+                raise NotAccepted(str(why))
             self._replaced += 1
             if self._replaced > REPLACEMENTS_MAX:
                 self._replaced = 0
-                raise PublishError(f"{', '.join(self._settings.brokers)}: {why}")
-        pipe = self._pipe = self._open()
+                raise PublishError(str(why))
+        try:
+            pipe = self._pipe = self._open()
+        except SettingsError as error:  # a file that was there at the start: it is being replaced
+            raise PublishError(str(error)) from error
         for message in self._left:
             pipe.send(message)
         self._left = []

@@ -28,7 +28,9 @@ set -euo pipefail
 
 readonly VERSION=4.1.1
 readonly JARS="${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/apache-kafka-$VERSION}"
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+here=.
+[[ "${BASH_SOURCE[0]}" != */* ]] || here="${BASH_SOURCE[0]%/*}"
+here="$(cd "$here" && pwd)"
 readonly here
 readonly ACLS="$here/../kafka/acls.sh"
 readonly START_TRIES=600 STOP_TRIES=150 # a tenth of a second each

@@ -26,14 +26,13 @@ LOG = logging.getLogger("nodewarden.stream")
 def command(session: Session, config: Path | None, broker: str | None) -> None:
     """Fold the live log into findings and incidents until SIGTERM."""
     # Faust and its libraries are only loaded where they are needed.
-    from streams.live.app import run  # noqa: PLC0415
-    from streams.live.topics import check_reachable  # noqa: PLC0415
+    from streams.live.app import GROUP, run  # noqa: PLC0415
+    from streams.live.check import check_reachable  # noqa: PLC0415
     from streams.live.worker import StreamWorker  # noqa: PLC0415
 
     service_log()
     configuration = session.configured(config, broker)
-    kafka = configuration.kafka
-    asyncio.run(check_reachable(",".join(kafka.brokers), kafka.request_timeout_s))
+    asyncio.run(check_reachable(configuration.kafka, GROUP))
     instance = configuration.stream.instance or platform.node()
     worker = StreamWorker(configuration, verdict, instance, version())
     failed = run(worker, instance, _Reload(session, config, broker))

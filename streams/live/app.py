@@ -12,6 +12,7 @@ import faust
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
+from streams.live.credentials import broker_credentials
 from streams.live.metrics import serve
 from streams.live.transport import transport_for
 from streams.live.watchdog import Watchdog
@@ -36,6 +37,7 @@ class _Pump:
 
     def __init__(self, worker: StreamWorker) -> None:
         self.assigned = worker.assigned
+        self.refused = worker.refused
         self.channel: Any = None
 
     async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
@@ -86,6 +88,7 @@ def _app(configuration: Configuration, instance: str) -> faust.App:
     return faust.App(
         GROUP,
         broker=brokers,
+        broker_credentials=broker_credentials(kafka),
         broker_client_id=f"nodewarden-{instance}",
         broker_session_timeout=stream.session_s,
         broker_heartbeat_interval=stream.session_s / 4.0,

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
+from telemetry.broker_security import client_options
 from telemetry.errors import SourceUnavailable
-from telemetry.topics import BY_NAME
+from telemetry.settings import KafkaSettings
 
 FETCH_BYTES = 8_000_000
 # At the end of a partition a fetch waits for more, and the broker answers nothing else on that
@@ -22,10 +22,10 @@ BACKOFF_MS = 10  # so long an assignment waits for its first fetch, too: 100 ms 
 class TopicReader:
     """Reads partitions to their end, without a group; an async context manager."""
 
-    def __init__(self, brokers: str, client_id: str, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, settings: KafkaSettings, client_id: str) -> None:
+        self._timeout_s = timeout_s = settings.request_timeout_s
         self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=brokers,
+            bootstrap_servers=list(settings.brokers),
             client_id=client_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -33,6 +33,7 @@ class TopicReader:
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             retry_backoff_ms=BACKOFF_MS,
+            **client_options(settings),
         )
 
     async def __aenter__(self) -> TopicReader:
@@ -45,10 +46,6 @@ class TopicReader:
 
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
-
-    async def topics(self) -> set[str]:
-        """The names of all topics."""
-        return set(await self._consumer.topics())
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """First kept offset, and the one that the next record will get."""
@@ -85,16 +82,3 @@ class TopicReader:
                     f"{topic}/{partition}: nothing read for {self._timeout_s:g} s"
                 )
         return end
-
-
-async def check_reachable(brokers: str, timeout_s: float) -> None:
-    """Raises SourceUnavailable, one line, where no broker answers or the topics are not there."""
-    try:
-        async with TopicReader(brokers, "nodewarden-check", timeout_s) as reader:
-            missing = sorted(set(BY_NAME) - await reader.topics())
-    except (KafkaError, OSError, TimeoutError) as error:
-        raise SourceUnavailable(f"no Kafka broker answers at {brokers}: {error}") from error
-    if missing:
-        raise SourceUnavailable(
-            f"{brokers}: no topic {missing[0]}; make them: nodewarden topics create"
-        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
+from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 from faust.transport.drivers.aiokafka import (
     AIOKafkaConsumerThread,
@@ -33,6 +34,10 @@ class Driver(Protocol):
 
     async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
         """Take records of one partition, in offset order."""
+        ...
+
+    async def refused(self, error: BaseException) -> None:
+        """The broker does not let us read; raises what it is not about."""
         ...
 
 
@@ -70,7 +75,11 @@ class SeekingConsumer(Consumer):
                     await self.seek_wait(positions)
                     ready_for = generation
                 continue
-            records, _ = await self._wait_next_records(POLL_S)
+            try:
+                records, _ = await self._wait_next_records(POLL_S)
+            except KafkaError as error:
+                await self.driver.refused(error)
+                return
             if generation != self.app.consumer_generation_id or self._interrupted():
                 ready_for = None  # aiokafka may have read ahead from another place
                 continue

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,11 +22,13 @@ from faust.types import TP
 
 from streams.cold import known_before
 from streams.live.announce import Announcer
+from streams.live.faults import fault_text, is_refusal
 from streams.live.topics import TopicReader
 from streams.live.transport import commit
 from streams.shard import LogGap, Output, Shard
 from streams.verdicts import Decide
 from telemetry.codec import encode
+from telemetry.errors import NotAccepted
 from telemetry.records import Record
 from telemetry.settings import Configuration
 from telemetry.topics import FINDINGS, INCIDENTS, INVENTORY, STATE, TELEMETRY
@@ -107,8 +110,9 @@ class StreamWorker:
             wanted = {place.partition for place in partitions if place.topic == TELEMETRY}
             for partition in set(self.shards) - wanted:
                 del self.shards[partition]
-            for partition in sorted(wanted - set(self.shards)):
-                self.shards[partition] = await self._load(partition)
+            async with self._accepted():
+                for partition in sorted(wanted - set(self.shards)):
+                    self.shards[partition] = await self._load(partition)
             self.totals.progressed_s = time.monotonic()
             return {TP(TELEMETRY, p): shard.offset for p, shard in self.shards.items()}
 
@@ -147,8 +151,7 @@ class StreamWorker:
         return shard
 
     def _reader(self) -> TopicReader:
-        kafka = self.configuration.kafka
-        return TopicReader(",".join(kafka.brokers), self._instance, kafka.request_timeout_s)
+        return TopicReader(self.configuration.kafka, self._instance)
 
     # -- records
 
@@ -158,15 +161,20 @@ class StreamWorker:
             shard = self.shards.get(place.partition)
             if shard is None or generation != self.app.consumer_generation_id:
                 return  # they are read again by whoever holds the partition now
-            try:
-                await self._fold(shard, records)
-            except LogGap as gap:
-                await self._give_up(str(gap))
-                return
-            now_s = time.monotonic()
-            self.totals.progressed_s = now_s
-            if now_s - self._saved_s[place.partition] >= self.configuration.stream.snapshot_s:
-                await self._save(shard)
+            async with self._accepted():
+                await self._take(shard, records)
+
+    async def _take(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
+        """Fold them, and keep a snapshot when it is time."""
+        try:
+            await self._fold(shard, records)
+        except LogGap as gap:
+            await self._give_up(str(gap))
+            return
+        now_s = time.monotonic()
+        self.totals.progressed_s = now_s
+        if now_s - self._saved_s[shard.partition] >= self.configuration.stream.snapshot_s:
+            await self._save(shard)
 
     async def _fold(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
         waiting: list[tuple[Output, Awaitable[Any]]] = []
@@ -193,6 +201,7 @@ class StreamWorker:
                     output.topic, output.key, output.value, partition, None, None
                 )
             except (KafkaError, ProducerSendError) as error:
+                self._check_accepted(error)
                 LOG.warning("%s: cannot send, trying again: %r", output.topic, error)
                 await asyncio.sleep(AGAIN_S)
 
@@ -202,6 +211,7 @@ class StreamWorker:
             try:
                 metadata = await sent
             except KafkaError as error:
+                self._check_accepted(error)
                 LOG.warning("%s: not acknowledged, sent again: %r", output.topic, error)
                 await asyncio.sleep(AGAIN_S)
                 sent = await self._send(shard, output)
@@ -295,6 +305,10 @@ class StreamWorker:
 
         They take force when their record comes by, here and in every replay.
         """
+        async with self._accepted():
+            await self._announce()
+
+    async def _announce(self) -> None:
         for partition, shard in list(self.shards.items()):
             if shard.offset < self.ends.get(partition, 0):
                 continue  # what stands in the log may say so already
@@ -333,6 +347,29 @@ class StreamWorker:
             LOG.warning("settings outside [engine] changed: they take force at the next start")
         self.configuration = kept
         self._announcer.adopt(kept)
+
+    async def refused(self, error: BaseException) -> None:
+        """End where the broker does not accept us, for that would be for good; else raise it."""
+        async with self._accepted():
+            raise error
+
+    @asynccontextmanager
+    async def _accepted(self) -> AsyncIterator[None]:
+        """The process ends, and says why, where the broker does not accept what the block does."""
+        try:
+            yield
+        except NotAccepted as error:
+            await self._give_up(str(error))
+        except KafkaError as error:
+            if not is_refusal(error):
+                raise
+            await self._give_up(fault_text(self.configuration.kafka, error))
+
+    def _check_accepted(self, error: Exception) -> None:
+        """Raises NotAccepted where trying again does not help."""
+        for one in (error, error.__cause__):
+            if one is not None and is_refusal(one):
+                raise NotAccepted(fault_text(self.configuration.kafka, one)) from error
 
     async def _give_up(self, why: str) -> None:
         self.failed = why

@@ -1,0 +1,47 @@
+"""What every client says when the broker does not accept it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from telemetry.broker_security import KEY, uses_login
+from telemetry.settings import KafkaSettings
+
+ACLS = "deploy/kafka/acls.md"
+_RESOURCES = {
+    "TopicAuthorizationFailedError": "topic",
+    "GroupAuthorizationFailedError": "consumer group",
+    "ClusterAuthorizationFailedError": "the cluster, nor to write to any topic",
+}
+
+
+def login_fault(settings: KafkaSettings) -> str:
+    """A wrong user name or password: brokers do not say which."""
+    security, brokers = settings.security, ", ".join(settings.brokers)
+    source = "password_file" if security.password_file else "password"
+    return (
+        f"{brokers}: the broker does not accept the login of {security.username!r}; "
+        f"check {KEY}.username and {KEY}.{source}"
+    )
+
+
+def right_fault(settings: KafkaSettings, error: str, named: Sequence[object]) -> str:
+    """A right that is missing.
+
+    error  the name of the library's error
+    named  what it holds: a topic, a group, or a set of them
+    """
+    what = f"{_RESOURCES.get(error, 'this')} {', '.join(sorted(_names(named)))}".strip()
+    user = repr(settings.security.username) if uses_login(settings.security) else "this client"
+    return f"the broker gives {user} no right to {what}; see {ACLS}"
+
+
+def _names(named: Iterable[object]) -> set[str]:
+    """Names that begin like ours; the rest of such an error is a sentence."""
+    found: set[str] = set()
+    for one in named:
+        if isinstance(one, str) and " " not in one:
+            found.add(one)
+        elif isinstance(one, set | frozenset | list | tuple):
+            found |= _names(one)
+    return found
