@@ -109,7 +109,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
     by      the token's name, "" where there was none that we know
     target  incident, decision or node
-    until   of a snooze or an isolation that ends by itself
+    until   of a snooze
+    control where its Control record stands: started_at and seq of the stream; None where none is
     """
 
     id: str
@@ -122,6 +123,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     reason: str
     note: str = ""
     until: float | None = None
+    control: tuple[float, int] | None = None
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="lease"):
@@ -136,6 +138,8 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """A part of a snapshot of the ledger; whole only with all `parts` of the same `id`.
 
     positions   partition of `nodewarden.incidents` -> the next offset to read
+    first_at    when the first instance of all began
+    lease_at    when the newest one did
     """
 
     id: str
@@ -144,6 +148,8 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     parts: int
     paused: bool = False
     epoch: int = 0
+    first_at: float | None = None
+    lease_at: float | None = None
     positions: dict[int, int] = {}
     decisions: list[Decision] = []
     commands: list[Command] = []
@@ -167,6 +173,7 @@ class Where(msgspec.Struct, frozen=True):
     rack: str = ""
     leaf: str = ""
     pool: str = ""
+    job: str = ""
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -191,6 +198,7 @@ class RailContext(msgspec.Struct, frozen=True, kw_only=True):
     drained_by   node -> who else drained it; it is left alone
     undone_at    node -> when a person released it: a person's word wins
     windows      maintenance windows that are known, open or not
+    sizes        scope -> how many nodes it has; a scope that is not there is of unknown size
     nodes        how many nodes the cluster has
     blind_nodes  how many of them report nothing
     telemetry_age_s, listing_age_s  how old the newest reading and the newest whole listing are
@@ -209,6 +217,7 @@ class RailContext(msgspec.Struct, frozen=True, kw_only=True):
     drained_by: dict[str, str] = {}
     undone_at: dict[str, float] = {}
     windows: list[Window] = []
+    sizes: dict[str, int] = {}
     nodes: int | None = None
     blind_nodes: int | None = None
     telemetry_age_s: float | None = None

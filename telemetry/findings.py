@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from telemetry.attempts import Attempt, FinalCause, Step
 from telemetry.records import Severity
 
 Cause = Literal[
@@ -106,7 +107,11 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What should be done, and why; `recheck_at` asks to be asked again."""
+    """What should be done, and why; `recheck_at` asks to be asked again.
+
+    step         which step of the ladder it asks for, None where it asks for none
+    final_cause  what the step that worked proves about the cause
+    """
 
     action: Action
     reason: str
@@ -115,6 +120,8 @@ class Verdict(msgspec.Struct, frozen=True):
     at: float
     rung: str = ""
     recheck_at: float | None = None
+    step: Step | None = None
+    final_cause: FinalCause | None = None
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +172,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     blind_share     share of expected reporters that are silent
     protected       nodes that are never isolated
     unlisted        suspects that the inventory, where there is one, does not know
+    attempts        steps asked for or made for the incident's job, oldest first
+    gpus_per_node   of the job
+    code_changed_at when the job's code changed last
+    copies          node -> the nodes that hold copies of its part of the newest checkpoint
     """
 
     job_nodes: list[str]
@@ -176,3 +187,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     unlisted: list[str] = []
     job_still_s: float | None = None
     job_failed: bool = False
+    attempts: list[Attempt] = []
+    gpus_per_node: int | None = None
+    copies: dict[str, list[str]] = {}
+    code_changed_at: float | None = None

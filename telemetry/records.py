@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from telemetry.attempts import Attempt
 from telemetry.settings import EngineSettings
 
 SCHEMA_VERSION = 1
@@ -220,11 +221,16 @@ class Allocation(Header, frozen=True, kw_only=True, tag_field="kind", tag="alloc
 
 
 class Control(Header, frozen=True, kw_only=True, tag_field="kind", tag="control"):
-    """What a human did that the engine must know."""
+    """What a human did that the engine must know.
 
-    action: Literal["false_alarm", "cleared", "released"]
-    target: str  # incident id or node name
+    target   incident id or node name; of "attempted" the incident that it was made for
+    attempt  of "attempted": the step of the ladder that was made, and what became of it
+    """
+
+    action: Literal["false_alarm", "cleared", "released", "attempted"]
+    target: str
     by: str = ""
+    attempt: Attempt | None = None
 
 
 Record = (

@@ -314,6 +314,15 @@ class PolicySettings(Section, frozen=True, kw_only=True):
     silent_wait_s: Positive = 120.0  # a silent node whose job still stands still then is isolated
     suspects_max: Count = 2  # more hosts than this are no longer one host's fault
     blind_share_max: Share = 0.5  # peers that nobody hears cannot be compared with
+    distributed_wait_s: Positive = 120.0  # so long after the first host's error others may follow
+    distributed_nodes_min: Count = 6  # a job of fewer has too few healthy hosts for a contrast
+    attempts_window_s: Positive = 86_400.0  # what was tried longer ago says nothing of a new crash
+    code_change_s: Positive = 86_400.0  # code that changed within it is rolled back when it fails
+    group_eviction: Literal["cheaper", "whole", "ranked"] = "cheaper"  # by GPU-hours lost
+    ranked_nodes: Count = 2  # of a parallel group, those that stand out most
+    group_restart_s: NotNegative = 600.0  # from the stop to the first step, of the whole job
+    group_again_s: NotNegative = 1_800.0  # the same once more, with finding it, after a wrong guess
+    group_diagnosis_s: NotNegative = 14_400.0  # so long an evicted node is away for its checks
 
 
 class EngineSettings(Section, frozen=True, kw_only=True):
@@ -528,6 +537,10 @@ class SyslogSettings(Section, frozen=True, kw_only=True):
     ports_file: str = ""  # jobs.json whose topology says which NIC is behind which switch port
 
 
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)"
+WindowLine = Annotated[str, Meta(pattern=rf"^{_TIME}/{_TIME}( [^\s,]+(,[^\s,]+)*)?$")]
+
+
 class RailSettings(Section, frozen=True, kw_only=True):
     """What stands between a verdict and an act; every "no" is in the audit with its reason."""
 
@@ -547,6 +560,9 @@ class RailSettings(Section, frozen=True, kw_only=True):
     breaker_nodes: Count = 8  # verdicts want so many different nodes out within the window: open
     breaker_window_s: Positive = 600.0
     breaker_close_nodes: Annotated[int, Meta(ge=0)] = 2  # and it closes at so few
+    breaker_share: Share = 0.3  # or so large a share of one rack, leaf, pool or job opens it
+    breaker_share_nodes_min: Count = 3  # but no fewer nodes than this do
+    verdict_max_s: Positive = 1_800.0  # an older verdict is not acted on: the world moved on
     attempts_max: Count = 3  # of one node within the window; then a person looks
     attempts_window_s: Positive = 604_800.0
     cooldown_s: NotNegative = 1_800.0  # after something was done to a node
@@ -556,8 +572,8 @@ class RailSettings(Section, frozen=True, kw_only=True):
     listing_max_s: Positive = 1_800.0
     blind_share_max: Share = 0.2  # with more blind nodes nothing is done without a person
     protected: tuple[str, ...] = ()  # nodes that are never taken out
-    shadow: tuple[str, ...] = ()  # rungs of the ladder that are only recorded so far
-    maintenance: tuple[str, ...] = ()  # "SINCE/UNTIL [NODE,NODE]", ISO 8601 with a zone
+    shadow: tuple[str, ...] = ()  # rungs or detectors that are only recorded so far
+    maintenance: tuple[WindowLine, ...] = ()  # "SINCE/UNTIL [NODE,NODE]", ISO 8601 with a zone
 
 
 class ActSettings(Section, frozen=True, kw_only=True):
@@ -575,6 +591,7 @@ class ActSettings(Section, frozen=True, kw_only=True):
     session_s: Annotated[float, Meta(ge=6.0, le=300.0)] = 10.0  # a silent instance is replaced
     act_within_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0  # of the acknowledged intent
     call_timeout_s: Annotated[float, Meta(gt=0.0, le=300.0)] = 30.0  # of one call of an executor
+    first_observe_s: NotNegative = 3_600.0  # after the first start nothing is done for so long
     approval_s: Positive = 900.0  # a decision that waits for a person expires after it
     command_s: Positive = 120.0  # so long an approved decision may be carried out
     snapshot_records: Count = 1_000  # the ledger's snapshot is said again after so many records
