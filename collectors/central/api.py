@@ -97,6 +97,7 @@ class PrometheusApi:
             "query": f"{selector}[{end_ms - start_ms}ms]",
             "time": f"{end_ms / 1_000:.3f}",
             "timeout": f"{self._settings.timeout_s:.0f}s",
+            "partial_response": "false",  # Thanos: an error is better than a hole that nobody sees
         }
         status, body = self._request("/api/v1/query", asked)
         if status != http.client.OK:
