@@ -1,0 +1,362 @@
+"""The active instance: reads incidents, answers people, writes decisions, carries commands out.
+
+The order of one command is the whole point: the intent is committed, then the world is looked at
+again, then, at most `act_within_s` after the commit by a clock that never goes back, the call is
+made, then its outcome is committed. A process that was stopped in between is too late, and fenced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from actions.desk import Desk, Question, Reply
+from actions.metrics import ActMetrics
+from actions.ports import ActionLog, Executor
+from actions.service import ActionService, outcome
+from telemetry.actions import (
+    ActionRecord,
+    Command,
+    Decision,
+    Lease,
+    Outcome,
+    Preconditions,
+    Request,
+)
+from telemetry.errors import PublishError, SourceUnavailable
+from telemetry.findings import Incident, stable_id
+from telemetry.ports import Clock, LogReader
+from telemetry.records import Control
+from telemetry.settings import ActSettings
+from telemetry.topics import INCIDENTS
+
+SHOWN_MAX = 5_000  # incidents in memory, for people
+CLOSED_SHOWN_S = 86_400.0
+REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
+HOUSEKEEPING_S = 60.0
+
+_log = logging.getLogger("nodewarden.act")
+Tell = Callable[[Incident, Sequence[Decision]], None]
+Point = Callable[[str], None]
+
+
+def nothing_told(incident: Incident, decisions: Sequence[Decision]) -> None:
+    """Where there are no notifiers."""
+
+
+def no_point(name: str) -> None:
+    """The named points of the work are for tests that end the process there."""
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """What the active instance works with; all of it may fail.
+
+    control  hands a Control record to the telemetry; raises PublishError
+    tell     hands an incident with its new decisions to the notifiers; never raises
+    """
+
+    log: ActionLog
+    incidents: LogReader
+    executor: Executor
+    control: Callable[[Control], None]
+    tell: Tell = nothing_told
+    point: Point = no_point
+
+
+class Active:
+    """See above. Raises Fenced and PublishError, after which it is of no use any more."""
+
+    def __init__(
+        self, service: ActionService, outside: Outside, desk: Desk, settings: ActSettings,
+        clock: Clock, metrics: ActMetrics, instance: str,
+    ) -> None:  # fmt: skip
+        self._service, self._ledger = service, service.ledger
+        self._outside, self._desk = outside, desk
+        self._settings, self._clock, self._metrics = settings, clock, metrics
+        self._instance = instance
+        self._shown: dict[str, Incident] = {}
+        self._since_snapshot = 0
+        self._refusals: list[float] = []
+        self._untold: list[Request] = []
+        self._started_s = self._housekept_s = clock.monotonic_s()
+
+    # -- its life
+
+    def start(self, partitions: Sequence[int]) -> None:
+        """Say that we are the active one, and read incidents of these partitions.
+
+        What people said to the engine through the instance before is handed over once more: the
+        engine knows it by its place in that instance's stream.
+        """
+        before = self._ledger.lease_at
+        self._untold = [
+            one for one in self._ledger.requests.values()
+            if one.control is not None and one.control[0] == before
+        ]  # fmt: skip
+        lease = Lease(
+            at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch + 1
+        )
+        self._commit([lease])
+        places = [(INCIDENTS, partition) for partition in partitions]
+        bounds = self._outside.incidents.bounds(places)
+        self._outside.incidents.assign({place: bounds[place][0] for place in places})
+        self._desk.open = True
+        self._metrics.active.set(1)
+        _log.info("active instance=%s epoch=%d", self._instance, lease.epoch)
+
+    def step(self, wait_s: float) -> None:
+        """One round."""
+        self._read_incidents(wait_s)
+        self._answer_people()
+        self._tell_engine()
+        self._commit(self._service.due(self._clock.time_s()))
+        self._carry_out()
+        self._keep_house()
+
+    def stop(self) -> None:
+        """Nobody is answered any more."""
+        self._desk.close()
+        self._metrics.active.set(0)
+
+    # -- incidents
+
+    def _read_incidents(self, wait_s: float) -> None:
+        try:
+            lines = self._outside.incidents.poll(wait_s)
+        except SourceUnavailable as error:
+            _log.warning("incidents_unread error=%s", error)
+            self._clock.sleep(wait_s)
+            return
+        for line in lines:
+            incident = _incident(line.value)
+            if incident is None:
+                self._metrics.rejected.inc(line.value is not None)
+                continue
+            self._show(incident)
+            if line.offset < self._ledger.positions.get(line.partition, 0):
+                continue
+            if self._is_old(incident):
+                continue
+            now_s = self._clock.time_s()
+            made = self._service.incident(incident, (line.partition, line.offset), now_s)
+            self._outside.point("decision.before")
+            self._commit(made)
+            if made:
+                self._outside.point("decision.after")
+            if self._ledger.snoozed.get(incident.id, 0.0) <= now_s:
+                self._outside.tell(incident, made)
+
+    def _is_old(self, incident: Incident) -> bool:
+        """Over before anybody of us ever looked: nothing is left to decide."""
+        first_at = self._ledger.first_at
+        return incident.closed_at is not None and first_at is not None \
+            and incident.closed_at < first_at  # fmt: skip
+
+    def _show(self, incident: Incident) -> None:
+        known = self._shown.pop(incident.id, None)
+        self._shown[incident.id] = incident if known is None or incident.rev >= known.rev else known
+        if len(self._shown) > SHOWN_MAX:
+            del self._shown[next(iter(self._shown))]
+
+    # -- people
+
+    def _answer_people(self) -> None:
+        for question in self._desk.take():
+            try:
+                reply = self._reply(question)
+            except PublishError:
+                question.reply.set_result(Reply(503, {"error": "the log did not take it"}))
+                raise
+            question.reply.set_result(reply)
+
+    def _reply(self, question: Question) -> Reply:
+        asked, now_s = question.asked, self._clock.time_s()
+        if asked.verb == "read" and not asked.problem:
+            return self._read(asked.target)
+        said, request = self._service.request(asked, now_s)
+        self._metrics.requests.labels(request.verb, str(request.accepted).lower()).inc()
+        if not request.accepted and not self._may_audit_refusal():
+            self._metrics.unaudited.inc()
+        else:
+            self._commit(said)
+        if request.control is not None:
+            self._untold.append(request)
+        if request.accepted:
+            decided = [one for one in said if isinstance(one, Decision)]
+            return Reply(200, {"request": _plain(request), "decisions": _plain(decided)})
+        missing = request.reason.startswith("no decision")
+        return Reply(question.status or (404 if missing else 409), {"error": request.reason})
+
+    def _may_audit_refusal(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        self._refusals = [at for at in self._refusals if now_s - at < 60.0]
+        if len(self._refusals) >= REFUSALS_PER_MINUTE:
+            return False
+        self._refusals.append(now_s)
+        return True
+
+    def _read(self, target: str) -> Reply:
+        what, _, name = target.partition("/")
+        if what == "decisions":
+            return Reply(200, {"decisions": _plain(list(self._ledger.decisions.values()))})
+        if not name:
+            found = [self._described(one) for one in self._shown.values()]
+            return Reply(200, {"incidents": found, "paused": self._ledger.paused})
+        decision = self._ledger.decisions.get(name)
+        incident = self._shown.get(decision.incident if decision is not None else name)
+        if incident is None and decision is None:
+            return Reply(404, {"error": f"no incident and no decision {name}"})
+        body: dict[str, Any] = {} if incident is None else self._described(incident)
+        of = decision.incident if incident is None and decision is not None else None
+        audit = self._audit(incident.id if incident is not None else of or name)
+        if decision is not None and decision.id not in {one["id"] for one in audit["decisions"]}:
+            audit["decisions"].append(_plain(decision))
+        return Reply(200, {**body, **audit})
+
+    def _described(self, incident: Incident) -> dict[str, Any]:
+        return {
+            "incident": _plain(incident), "acked_by": self._ledger.acked.get(incident.id, ""),
+            "snoozed_until": self._ledger.snoozed.get(incident.id),
+        }  # fmt: skip
+
+    def _audit(self, incident: str) -> dict[str, Any]:
+        decisions = [one for one in self._ledger.decisions.values() if one.incident == incident]
+        of = {one.id for one in decisions}
+        commands = [one for one in self._ledger.commands.values() if one.decision in of]
+        outcomes = [
+            self._ledger.outcomes[one.id] for one in commands if one.id in self._ledger.outcomes
+        ]
+        requests = [
+            one for one in self._ledger.requests.values() if one.target in of | {incident}
+        ]  # fmt: skip
+        return {
+            "decisions": _plain(decisions), "commands": _plain(commands),
+            "outcomes": _plain(outcomes), "requests": _plain(requests),
+        }  # fmt: skip
+
+    def _tell_engine(self) -> None:
+        """Never in our transactions: their marks would take offsets of the telemetry."""
+        while self._untold:
+            request = self._untold[0]
+            assert request.control is not None, request
+            started_at, seq = request.control
+            record = Control(
+                at=request.at, node="", source="act", started_at=started_at, seq=seq,
+                sent_at=self._clock.time_s(), target=request.target, by=request.by,
+                action="released" if request.verb == "release" else "false_alarm",
+            )  # fmt: skip
+            try:
+                self._outside.control(record)
+            except PublishError as error:
+                _log.warning("control_unsent error=%s", error)
+                return
+            del self._untold[0]
+
+    # -- commands
+
+    def _carry_out(self) -> None:
+        self._take_over_others()
+        for command in self._service.intents(self._clock.time_s(), self._ledger.epoch):
+            self._outside.point("intent.before")
+            self._commit([command])
+            acknowledged_s = self._clock.monotonic_s()
+            self._outside.point("intent.after")
+            self._act(command, acknowledged_s)
+
+    def _take_over_others(self) -> None:
+        """Intents of an instance before us: its call may still be under way for so long."""
+        wait_s = self._settings.act_within_s + self._settings.call_timeout_s
+        if self._clock.monotonic_s() - self._started_s < wait_s:
+            return
+        for command in self._ledger.open_commands():
+            if command.epoch == self._ledger.epoch:
+                continue
+            # Saying again who we are proves that nobody has replaced us meanwhile.
+            self._commit([Lease(
+                at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch
+            )])  # fmt: skip
+            self._act(command, self._clock.monotonic_s(), foreign=True)
+
+    def _act(self, command: Command, acknowledged_s: float, *, foreign: bool = False) -> None:
+        self._finish(self._tried(command, acknowledged_s, foreign))
+
+    def _tried(self, command: Command, acknowledged_s: float, foreign: bool) -> Outcome:
+        now_s = self._clock.time_s
+        try:
+            found = self._outside.executor.observe(command.targets)
+            achieved = self._outside.executor.achieved(command, found)
+        except SourceUnavailable as error:
+            return outcome(command, "refused", f"the targets could not be seen: {error}", now_s())
+        if foreign and achieved:
+            return outcome(command, "done", "found done by the instance before", now_s())
+        if foreign and achieved is None:
+            why = "an instance that is gone may have done it; nobody can read it back"
+            return outcome(command, "unknown", why, now_s())
+        why = self._service.objection(command, found, now_s())
+        if why:
+            return outcome(command, "refused", why, now_s())
+        return self._called(command, found, acknowledged_s)
+
+    def _called(self, command: Command, found: Preconditions, acknowledged_s: float) -> Outcome:
+        self._outside.point("act.before")
+        late_s = self._clock.monotonic_s() - acknowledged_s
+        if late_s > self._settings.act_within_s:
+            why = f"{late_s:.1f} s after the intent, at most {self._settings.act_within_s:g} s"
+            return outcome(command, "refused", why, self._clock.time_s())
+        try:
+            done = self._outside.executor.execute(command)
+        except SourceUnavailable as error:
+            done = outcome(command, "unknown", f"no answer: {error}", self._clock.time_s())
+        self._outside.point("act.after")
+        return done
+
+    def _finish(self, done: Outcome) -> None:
+        self._outside.point("outcome.before")
+        self._commit([done])
+        self._outside.point("outcome.after")
+        self._metrics.outcomes.labels(done.status).inc()
+        _log.info("outcome command=%s status=%s reason=%s", done.command, done.status, done.reason)
+
+    # -- the log
+
+    def _commit(self, records: Sequence[ActionRecord]) -> None:
+        if not records:
+            return
+        self._outside.log.commit(records)
+        for record in records:
+            self._ledger.take(record)
+            if isinstance(record, Decision):
+                self._metrics.decisions.labels(record.state).inc()
+        self._since_snapshot += len(records)
+
+    def _keep_house(self) -> None:
+        self._metrics.paused.set(self._ledger.paused)
+        now_s, wall_s = self._clock.monotonic_s(), self._clock.time_s()
+        if self._since_snapshot >= self._settings.snapshot_records:
+            name = stable_id("snapshot", self._instance, f"{wall_s!r}")
+            self._outside.log.commit(self._ledger.parts(name, wall_s))
+            self._since_snapshot = 0
+        if now_s - self._housekept_s < HOUSEKEEPING_S:
+            return
+        self._housekept_s = now_s
+        self._ledger.forget(wall_s - self._settings.keep_s)
+        self._shown = {
+            name: one for name, one in self._shown.items()
+            if one.closed_at is None or wall_s - one.closed_at < CLOSED_SHOWN_S
+        }  # fmt: skip
+        waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
+        self._metrics.waiting.set(waiting)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)
+
+
+def _incident(value: bytes | None) -> Incident | None:
+    try:
+        return None if value is None else msgspec.json.decode(value, type=Incident)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,192 @@
+"""What was decided, ordered and done so far: the memory that rails and the service read.
+
+Changed by records alone, in the order of the log, so that a rebuilt ledger equals the one that
+wrote them. What is over is forgotten after a while; the log keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from telemetry.actions import (
+    ActionRecord,
+    Command,
+    Decision,
+    Lease,
+    LedgerPart,
+    Outcome,
+    Request,
+)
+
+PART_ENTRIES = 100  # of a snapshot: some 100 kB
+
+
+class Ledger:
+    """See above.
+
+    decisions  id -> its newest saying; oldest first
+    commands   decision's id -> its command
+    outcomes   command's id -> what became of it
+    requests   what people asked for, oldest first, refused ones too
+    positions  partition of the incidents -> the next offset to read
+    """
+
+    def __init__(self, entries_max: int = 20_000) -> None:
+        self._entries_max = entries_max
+        self.decisions: dict[str, Decision] = {}
+        self.commands: dict[str, Command] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        self.requests: dict[str, Request] = {}
+        self.positions: dict[int, int] = {}
+        self.paused = False
+        self.epoch = 0
+        self.first_at: float | None = None
+        self.lease_at: float | None = None
+        self.snoozed: dict[str, float] = {}  # incident -> until
+        self.acked: dict[str, str] = {}  # incident -> by
+        self.released: dict[str, float] = {}  # node -> when a person did
+
+    def take(self, record: ActionRecord) -> None:
+        """One record of the log; what is said again replaces what was said before."""
+        match record:
+            case Decision():
+                self._decision(record)
+            case Command():
+                self.commands.setdefault(record.decision, record)
+            case Outcome():
+                self.outcomes[record.command] = record
+            case Request():
+                self._request(record)
+            case Lease():
+                self.epoch = max(self.epoch, record.epoch)
+                self.lease_at = record.at
+                self.first_at = record.at if self.first_at is None else self.first_at
+            case LedgerPart():
+                pass  # says nothing new
+
+    def command_of(self, decision: str) -> Command | None:
+        """The command that the decision led to."""
+        return self.commands.get(decision)
+
+    def open_commands(self) -> list[Command]:
+        """Intents of which nobody said yet what became of them, oldest first."""
+        return [one for one in self.commands.values() if one.id not in self.outcomes]
+
+    def done_commands(self) -> Iterator[tuple[Command, Outcome]]:
+        """What was done, or may have been."""
+        for command in self.commands.values():
+            outcome = self.outcomes.get(command.id)
+            if outcome is not None and outcome.status in ("done", "unknown"):
+                yield command, outcome
+
+    def find(self, target: str) -> Decision | None:
+        """The decision of that id, or the newest of that incident that still waits."""
+        if target in self.decisions:
+            return self.decisions[target]
+        of_incident = [one for one in self.decisions.values() if one.incident == target]
+        waiting = [one for one in of_incident if one.state == "waiting"]
+        found = waiting or of_incident
+        return found[-1] if found else None
+
+    def forget(self, before_s: float) -> None:
+        """Drop what was over before, and the oldest of what is too much."""
+        gone = [
+            one.id
+            for one in self.decisions.values()
+            if one.at < before_s and one.state != "waiting" and not self._is_open(one.id)
+        ]
+        surplus = len(self.decisions) - len(gone) - self._entries_max
+        if surplus > 0:
+            known = set(gone)
+            rest = [one for one in self.decisions if one not in known and not self._is_open(one)]
+            gone += rest[:surplus]
+        for name in gone:
+            del self.decisions[name]
+            command = self.commands.pop(name, None)
+            if command is not None:
+                self.outcomes.pop(command.id, None)
+        old = [one.id for one in self.requests.values() if one.at < before_s]
+        for name in [*old, *list(self.requests)[len(old) : -self._entries_max]]:
+            self.requests.pop(name, None)
+        self.snoozed = {name: until for name, until in self.snoozed.items() if until >= before_s}
+        self.acked = dict(list(self.acked.items())[-self._entries_max :])
+        self.released = {node: at for node, at in self.released.items() if at >= before_s}
+
+    def parts(self, name: str, at: float) -> list[LedgerPart]:
+        """A snapshot in parts of a bounded size."""
+        pieces = list(self._pieces())
+        return [
+            LedgerPart(
+                id=name, at=at, part=number, parts=len(pieces), paused=self.paused,
+                epoch=self.epoch, first_at=self.first_at, lease_at=self.lease_at,
+                positions=dict(self.positions), decisions=piece.decisions,
+                commands=piece.commands, outcomes=piece.outcomes, requests=piece.requests,
+            )
+            for number, piece in enumerate(pieces)
+        ]  # fmt: skip
+
+    def restore(self, parts: Iterable[LedgerPart]) -> None:
+        """Become what the parts of one whole snapshot say, in their order."""
+        for part in parts:
+            records: list[ActionRecord] = [*part.decisions, *part.commands]
+            for record in (*records, *part.outcomes, *part.requests):
+                self.take(record)
+            self.paused, self.epoch = part.paused, part.epoch
+            self.first_at, self.lease_at = part.first_at, part.lease_at
+            self.positions = dict(part.positions)
+
+    def _pieces(self) -> Iterator[_Piece]:
+        piece = _Piece()
+        for decision in self.decisions.values():
+            piece.decisions.append(decision)
+            command = self.commands.get(decision.id)
+            if command is not None:
+                piece.commands.append(command)
+                if (outcome := self.outcomes.get(command.id)) is not None:
+                    piece.outcomes.append(outcome)
+            if len(piece.decisions) >= PART_ENTRIES:
+                yield piece
+                piece = _Piece()
+        for request in self.requests.values():
+            piece.requests.append(request)
+            if len(piece.requests) >= PART_ENTRIES:
+                yield piece
+                piece = _Piece()
+        yield piece
+
+    def _decision(self, said: Decision) -> None:
+        known = self.decisions.get(said.id)
+        if known is None or said.revision > known.revision:
+            self.decisions[said.id] = said
+        if said.source is not None:
+            partition, offset = said.source
+            self.positions[partition] = max(self.positions.get(partition, 0), offset)
+
+    def _request(self, said: Request) -> None:
+        self.requests[said.id] = said
+        if not said.accepted:
+            return
+        match said.verb:
+            case "pause" | "resume":
+                self.paused = said.verb == "pause"
+            case "ack":
+                self.acked[said.target] = said.by
+            case "snooze" if said.until is not None:
+                self.snoozed[said.target] = said.until
+            case "release":
+                self.released[said.target] = said.at
+            case "isolate":
+                self.released.pop(said.target, None)
+
+    def _is_open(self, decision: str) -> bool:
+        command = self.commands.get(decision)
+        return command is not None and command.id not in self.outcomes
+
+
+class _Piece(msgspec.Struct):
+    decisions: list[Decision] = []
+    commands: list[Command] = []
+    outcomes: list[Outcome] = []
+    requests: list[Request] = []

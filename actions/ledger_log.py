@@ -1,0 +1,129 @@
+"""The ledger out of the log: the newest whole snapshot, and what was said after it.
+
+Read backwards from the end in blocks, so that a year of records costs no more than the stretch
+since the last snapshot; and never more than a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actions.ledger import Ledger
+from telemetry.actions import ActionRecord, LedgerPart
+from telemetry.archive_line import ArchiveLine
+from telemetry.errors import SourceUnavailable
+from telemetry.ports import LogReader
+from telemetry.topics import ACTIONS
+
+PLACE = (ACTIONS, 0)
+BLOCK = 2_000
+POLL_S = 0.5
+SILENT_POLLS = 4  # the last offsets of a block may be transaction marks that nobody gets to see
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[ActionRecord] = msgspec.json.Decoder(ActionRecord)
+
+
+class Rebuilt(msgspec.Struct):
+    """A ledger as the log says, how much was read for it, and what could not be read."""
+
+    ledger: Ledger
+    records: int = 0
+    rejected: int = 0
+
+
+def encode(record: ActionRecord) -> bytes:
+    """One record as it stands in the log."""
+    return _ENCODER.encode(record)
+
+
+def decode(value: bytes | None) -> ActionRecord | None:
+    """The record; None where the bytes are none of ours."""
+    try:
+        return None if value is None else _DECODER.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def key_of(record: ActionRecord) -> bytes:
+    """What the record is about: its incident, command, target or instance."""
+    match record.__struct_config__.tag:
+        case "decision":
+            return str(getattr(record, "incident", "")).encode()
+        case "command":
+            return str(getattr(record, "id", "")).encode()
+        case "outcome":
+            return str(getattr(record, "command", "")).encode()
+        case "request":
+            return str(getattr(record, "target", "")).encode()
+        case tag:
+            return str(tag).encode()
+
+
+def rebuild(reader: LogReader, entries_max: int, records_max: int) -> Rebuilt:
+    """The ledger as it stands at the end of the log.
+
+    records_max  so many are read at most; what lies before is not known
+    raises       SourceUnavailable where the topic is missing or the broker does not answer
+    """
+    if not reader.partitions(ACTIONS):
+        raise SourceUnavailable(f"no topic {ACTIONS}; make it: nodewarden topics create")
+    first, end = reader.bounds([PLACE])[PLACE]
+    found = Rebuilt(Ledger(entries_max))
+    newer: list[ActionRecord] = []  # than the block that is read now
+    snapshot: list[LedgerPart] = []
+    while end > first and found.records < records_max and not snapshot:
+        start = max(first, end - BLOCK)
+        block: list[ActionRecord] = []
+        for line in between(reader, start, end):
+            found.records += 1
+            record = decode(line.value)
+            found.rejected += record is None
+            if record is not None:
+                block.append(record)
+        newer = block + newer
+        snapshot, since = _newest_whole(newer)
+        end = start
+        if snapshot:
+            newer = newer[since:]
+    found.ledger.restore(snapshot)
+    for record in newer:
+        found.ledger.take(record)
+    return found
+
+
+def between(reader: LogReader, start: int, end: int) -> list[ArchiveLine]:
+    """The records of [start, end) that are there, in order; ends where no more come."""
+    reader.assign({PLACE: start})
+    found: list[ArchiveLine] = []
+    silent = 0
+    while silent < SILENT_POLLS and (not found or found[-1].offset < end - 1):
+        lines = reader.poll(POLL_S)
+        silent = 0 if lines else silent + 1
+        found += lines
+        if found and found[-1].offset == end - 2:
+            silent = max(silent, SILENT_POLLS - 1)  # most likely only the mark is left
+    return [line for line in found if line.offset < end]
+
+
+def _newest_whole(records: Sequence[ActionRecord]) -> tuple[list[LedgerPart], int]:
+    """The parts of the newest snapshot that is whole, and where what follows it begins.
+
+    Its parts are written in one transaction: nothing else stands between them.
+    """
+    parts: list[LedgerPart] = []
+    for at in range(len(records) - 1, -1, -1):
+        record = records[at]
+        if not isinstance(record, LedgerPart):
+            parts = []
+            continue
+        if parts and (record.id != parts[0].id or record.part != parts[0].part - 1):
+            parts = []
+        if not parts and record.part != record.parts - 1:
+            continue
+        parts.insert(0, record)
+        if record.part == 0:
+            return parts, at + len(parts)
+    return [], 0

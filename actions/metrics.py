@@ -1,0 +1,36 @@
+"""What the action service counts, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class ActMetrics:
+    """One registry a process."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self.active = Gauge(
+            "nodewarden_act_active", "1 while this instance is the active one", registry=registry
+        )
+        self.paused = Gauge("nodewarden_act_paused", "1 while paused", registry=registry)
+        self.waiting = Gauge(
+            "nodewarden_act_waiting", "Decisions that wait for a person", registry=registry
+        )
+        self.decisions = Counter(
+            "nodewarden_act_decisions", "Sayings of decisions", ["state"], registry=registry
+        )
+        self.requests = Counter(
+            "nodewarden_act_requests", "What people asked for", ["verb", "accepted"],
+            registry=registry,
+        )  # fmt: skip
+        self.unaudited = Counter(
+            "nodewarden_act_refusals_unaudited",
+            "Refused requests beyond the rate that the audit takes", registry=registry,
+        )  # fmt: skip
+        self.outcomes = Counter(
+            "nodewarden_act_outcomes", "What became of commands", ["status"], registry=registry
+        )
+        self.rejected = Counter(
+            "nodewarden_act_rejected", "Records that could not be read", registry=registry
+        )

@@ -1,0 +1,36 @@
+"""What the action service asks of the world: somebody who carries commands out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from telemetry.actions import ActionRecord, Command, Outcome, Preconditions
+
+
+class Executor(Protocol):
+    """Carries commands out. Raises SourceUnavailable where the world does not answer."""
+
+    def observe(self, targets: Sequence[str]) -> Preconditions:
+        """How the targets stand now."""
+        ...
+
+    def achieved(self, command: Command, now: Preconditions) -> bool | None:
+        """Whether what the command wants is so already; None where nobody can read that back."""
+        ...
+
+    def execute(self, command: Command) -> Outcome:
+        """Do it, once. A failure that is certain is an Outcome; one that is not is `unknown`."""
+        ...
+
+
+class ActionLog(Protocol):
+    """`nodewarden.actions`, of which this instance alone is the writer."""
+
+    def commit(self, records: Sequence[ActionRecord]) -> None:
+        """Return when all of them are in the log.
+
+        Raises Fenced where another instance has taken over, PublishError where it is not known
+        whether they are in; after either nothing more can be written.
+        """
+        ...

@@ -1,0 +1,286 @@
+"""The action service as a state machine: incidents, requests and time in, records out.
+
+It changes nothing itself: who drives it writes the records to the log and, once they are
+acknowledged, lets the ledger take them. So nothing counts that the log does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from actions.access import Person
+from actions.ledger import Ledger
+from telemetry.actions import (
+    Command,
+    Decision,
+    DecisionState,
+    Outcome,
+    OutcomeStatus,
+    Preconditions,
+    RailContext,
+    Request,
+    Verb,
+    command_id,
+    decision_id,
+)
+from telemetry.findings import Incident, Verdict, stable_id
+from telemetry.settings import ActSettings, RailSettings
+
+RELEASE_RUNG = "person_release"
+PERSON_RUNG = "person_isolate"
+TEXT_MAX = 1_000  # characters of what a person writes
+Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
+ContextOf = Callable[[float], RailContext]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as it came in, its token already looked up.
+
+    person  None where the token is nobody's; `problem` then says so
+    until   of a snooze, Unix seconds
+    """
+
+    verb: Verb
+    target: str
+    person: Person | None
+    note: str = ""
+    until: float | None = None
+    problem: str = ""
+
+
+Answer = tuple[list[Decision | Request], Request]
+
+
+class ActionService:
+    """See above.
+
+    decide   the rails: F(verdict, incident, context, settings, now) -> Decision
+    context  what the rails read, at a time
+    """
+
+    def __init__(
+        self, ledger: Ledger, settings: ActSettings, decide: Decide, context: ContextOf
+    ) -> None:
+        self.ledger = ledger
+        self._settings = settings
+        self._decide = decide
+        self._context = context
+
+    # -- incidents and time
+
+    def incident(
+        self, incident: Incident, source: tuple[int, int] | None, now_s: float
+    ) -> list[Decision]:
+        """A decision for each verdict that has none yet; what waits for a story that is over ends.
+
+        source  partition and offset in the log of incidents
+        """
+        said = [
+            self._decided(verdict, incident, source, now_s)
+            for verdict in incident.verdicts or [incident.verdict]
+            if decision_id(incident.id, verdict) not in self.ledger.decisions
+        ]
+        if incident.closed_at is None and not incident.merged_into:
+            return said
+        why = f"merged into {incident.merged_into}" if incident.merged_into else "closed"
+        over = [
+            _next(one, "refused", f"the incident was {why} before anything was done", now_s)
+            for one in self.ledger.decisions.values()
+            if one.incident == incident.id and self._is_pending(one)
+        ]
+        return said + over
+
+    def due(self, now_s: float) -> list[Decision]:
+        """Decisions whose time has passed: nobody answered, or nothing could be done in time."""
+        return [
+            _next(one, "expired", f"{_STILL[one.state]} at {_clock(one.expires_at)}", now_s)
+            for one in self.ledger.decisions.values()
+            if self._is_pending(one) and one.expires_at is not None and now_s >= one.expires_at
+        ]
+
+    # -- commands
+
+    def intents(self, now_s: float, epoch: int) -> list[Command]:
+        """A command for each approved decision that has none; none while paused."""
+        if self.ledger.paused:
+            return []
+        return [
+            self._command(one, now_s, epoch)
+            for one in self.ledger.decisions.values()
+            if one.state == "approved" and self._is_pending(one)
+            and (one.expires_at is None or now_s < one.expires_at)
+        ]  # fmt: skip
+
+    def objection(self, command: Command, found: Preconditions, now_s: float) -> str:
+        """Why the command must not be carried out now; "" where nothing speaks against it."""
+        if self.ledger.paused:
+            return "paused"
+        if now_s >= command.expires_at:
+            return f"expired at {_clock(command.expires_at)}"
+        return difference(command.preconditions, found)
+
+    # -- people
+
+    def request(self, asked: Asked, now_s: float) -> Answer:
+        """What a person asked for: the records that follow, and the request as it is audited."""
+        why = asked.problem
+        said: list[Decision] = []
+        if not why:
+            said, why = self._asked(asked, now_s)
+        request = Request(
+            id=self._request_id(asked, now_s), at=now_s,
+            by=asked.person.name if asked.person is not None else "",
+            role=asked.person.role if asked.person is not None else None,
+            verb=asked.verb, target=asked.target[:TEXT_MAX], accepted=not why,
+            reason=why or "taken", note=asked.note[:TEXT_MAX], until=asked.until,
+            control=None if why else self._control(asked.verb),
+        )  # fmt: skip
+        return [request, *said], request
+
+    def _asked(self, asked: Asked, now_s: float) -> tuple[list[Decision], str]:
+        assert asked.person is not None, "who is nobody has a problem"
+        by = asked.person.name
+        match asked.verb:
+            case "approve" | "deny":
+                return self._answered(asked, by, now_s)
+            case "snooze" if asked.until is None or asked.until <= now_s:
+                return [], "a snooze needs an end that is still to come"
+            case "isolate" | "release":
+                if not asked.target:
+                    return [], "no node is named"
+                return [self._by_hand(asked, by, now_s)], ""
+            case "resume" if not self.ledger.paused:
+                return [], "not paused"
+            case _:
+                return [], ""
+
+    def _answered(self, asked: Asked, by: str, now_s: float) -> tuple[list[Decision], str]:
+        found = self.ledger.find(asked.target)
+        if found is None:
+            return [], "no decision and no incident with a decision has this id"
+        if found.state != "waiting":
+            return [], f"decision {found.id} does not wait for anybody: {found.state}"
+        if found.expires_at is not None and now_s >= found.expires_at:
+            return [], f"decision {found.id} expired at {_clock(found.expires_at)}"
+        note = f": {asked.note[:TEXT_MAX]}" if asked.note else ""
+        if asked.verb == "deny":
+            return [_next(found, "denied", f"denied by {by}{note}", now_s, by)], ""
+        approved = _next(found, "approved", f"approved by {by}{note}", now_s, by)
+        until_s = now_s + self._settings.command_s
+        return [msgspec.structs.replace(approved, expires_at=until_s)], ""
+
+    def _by_hand(self, asked: Asked, by: str, now_s: float) -> Decision:
+        """A person's own isolation or release: budgets do not bind a person, the audit does."""
+        does = "released" if asked.verb == "release" else "isolated"
+        verdict = Verdict(
+            action="none" if asked.verb == "release" else "isolate",
+            reason=f"{does} by {by}" + (f": {asked.note[:TEXT_MAX]}" if asked.note else ""),
+            targets=[asked.target], when="now", at=now_s,
+            rung=RELEASE_RUNG if asked.verb == "release" else PERSON_RUNG,
+        )  # fmt: skip
+        return Decision(
+            id=decision_id("", verdict), incident="", rev=0, at=now_s, verdict=verdict,
+            mode="approve", rails=[], state="approved", reason=verdict.reason, by=by,
+            expires_at=now_s + self._settings.command_s,
+        )  # fmt: skip
+
+    # -- parts
+
+    def _decided(
+        self, verdict: Verdict, incident: Incident, source: tuple[int, int] | None, now_s: float
+    ) -> Decision:
+        made = self._decide(verdict, incident, self._context(now_s), self._settings.rails, now_s)
+        made = msgspec.structs.replace(
+            made, id=decision_id(incident.id, verdict), source=source, job=incident.job
+        )
+        if made.state in ("waiting", "approved") and made.expires_at is None:
+            waits = made.state == "waiting"
+            lasts_s = self._settings.approval_s if waits else self._settings.command_s
+            made = msgspec.structs.replace(made, expires_at=now_s + lasts_s)
+        return made
+
+    def _command(self, decision: Decision, now_s: float, epoch: int) -> Command:
+        release = decision.verdict.rung == RELEASE_RUNG
+        expires_at = decision.expires_at
+        return Command(
+            id=command_id(decision.id), decision=decision.id,
+            action="release" if release else decision.verdict.action,
+            targets=list(decision.verdict.targets), preconditions=Preconditions(job=decision.job),
+            intent_at=now_s, expires_at=expires_at or now_s + self._settings.command_s,
+            incident=decision.incident, job=decision.job, epoch=epoch,
+            dry_run=self._settings.dry_run,
+        )  # fmt: skip
+
+    def _is_pending(self, decision: Decision) -> bool:
+        """Whether something is still to become of it."""
+        return decision.state in _STILL and self.ledger.command_of(decision.id) is None
+
+    def _control(self, verb: Verb) -> tuple[float, int] | None:
+        """The next place in this instance's stream of Control records."""
+        started_at = self.ledger.lease_at
+        if verb not in ("release", "false_alarm") or started_at is None:
+            return None
+        taken = [
+            one.control[1]
+            for one in self.ledger.requests.values()
+            if one.control is not None and one.control[0] == started_at
+        ]
+        return started_at, max(taken, default=-1) + 1
+
+    def _request_id(self, asked: Asked, now_s: float) -> str:
+        by = asked.person.name if asked.person is not None else ""
+        return stable_id(
+            "request", f"{now_s!r}", by, asked.verb, asked.target, str(len(self.ledger.requests))
+        )
+
+
+def outcome(command: Command, status: OutcomeStatus, reason: str, now_s: float) -> Outcome:
+    """What became of the command."""
+    return Outcome(command=command.id, at=now_s, status=status, reason=reason)
+
+
+def difference(wanted: Preconditions, found: Preconditions) -> str:
+    """How the world differs from what it was when it was decided; "" where it does not.
+
+    What was not known then is not compared; what was and no longer is, differs.
+    """
+    for name, state in sorted(wanted.states.items()):
+        if found.states.get(name) != state:
+            return f"{name} was {state!r} and is {found.states.get(name, 'unknown')!r}"
+    for name, owner in sorted(wanted.owners.items()):
+        if found.owners.get(name, "") != owner:
+            return f"{name} is held by {found.owners.get(name, '')!r} instead of {owner!r}"
+    if wanted.attempt is not None and found.attempt != wanted.attempt:
+        return f"job {wanted.job} runs attempt {found.attempt} instead of {wanted.attempt}"
+    return ""
+
+
+def observing(
+    verdict: Verdict, incident: Incident, context: RailContext, settings: RailSettings, now_s: float
+) -> Decision:
+    """The simplest rail: decide and note, do nothing."""
+    wants = " ".join([verdict.action, *verdict.targets])
+    return Decision(
+        id=decision_id(incident.id, verdict), incident=incident.id, rev=incident.rev, at=now_s,
+        verdict=verdict, mode="observe", rails=[], state="noted", job=incident.job,
+        reason=f"observed only: would {wants}",
+    )  # fmt: skip
+
+
+_STILL = {"waiting": "nobody had answered", "approved": "nothing had been done"}
+
+
+def _next(
+    decision: Decision, state: DecisionState, reason: str, now_s: float, by: str | None = None
+) -> Decision:
+    """The decision said again, in another state."""
+    return msgspec.structs.replace(
+        decision, revision=decision.revision + 1, at=now_s, state=state, reason=reason,
+        by=decision.by if by is None else by,
+    )  # fmt: skip
+
+
+def _clock(at_s: float | None) -> str:
+    return "no time" if at_s is None else f"{at_s:.3f}"

@@ -1,0 +1,155 @@
+"""The action service's process: what it is made of, its loop, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+from actions.active import Active, Outside, Point, Tell, no_point, nothing_told
+from actions.desk import Desk
+from actions.ledger import Ledger
+from actions.ledger_log import encode, key_of, rebuild
+from actions.metrics import ActMetrics
+from actions.ports import Executor
+from actions.service import ActionService, Decide, observing
+from collectors.broker.consumer import KafkaLogReader
+from collectors.broker.membership import Membership
+from collectors.broker.publisher import KafkaPublisher
+from collectors.broker.transactions import Transactions
+from collectors.link import Message
+from telemetry.actions import ActionRecord, RailContext
+from telemetry.codec import encode as encode_telemetry
+from telemetry.errors import SettingsError
+from telemetry.ports import Clock
+from telemetry.records import Control
+from telemetry.settings import Configuration
+from telemetry.topics import ACTIONS, TELEMETRY, partition_of
+
+POLL_S = 0.25
+REBUILD_RECORDS_MAX = 200_000
+
+_log = logging.getLogger("nodewarden.act")
+ContextFor = Callable[[Ledger, float], RailContext]
+
+
+class KafkaActionLog:
+    """The ActionLog over the fenced producer."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def commit(self, records: Sequence[ActionRecord]) -> None:
+        """Return when all of them are in the log. Raises Fenced, PublishError."""
+        self._transactions.commit(
+            [Message(ACTIONS, encode(one), key_of(one), 0) for one in records]
+        )
+
+
+class Acting:
+    """Stands by until it is the active instance, and acts until it is no more, or `stop` is set.
+
+    decide    the rails
+    context   what they read: F(ledger, now) -> RailContext
+    raises    Fenced, PublishError, SourceUnavailable: the process ends, and may start again
+    """
+
+    def __init__(
+        self, configuration: Configuration, executor: Executor, desk: Desk, clock: Clock,
+        metrics: ActMetrics, *, decide: Decide = observing, context: ContextFor | None = None,
+        tell: Tell = nothing_told, point: Point = no_point,
+    ) -> None:  # fmt: skip
+        self._configuration, self._executor, self._desk = configuration, executor, desk
+        self._clock, self._metrics = clock, metrics
+        self._decide, self._context = decide, context or _paused_only
+        self._tell, self._point = tell, point
+        self._shard = live_partition(configuration)
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop`."""
+        settings = self._configuration.act
+        member = Membership(
+            self._configuration.kafka, settings.transactional_id, ACTIONS, settings.session_s,
+            2.0 * settings.call_timeout_s + 30.0,
+        )  # fmt: skip
+        try:
+            while not stop.is_set():
+                if member.is_active(POLL_S):
+                    self._be_active(member, stop)
+        finally:
+            member.close()
+
+    def _be_active(self, member: Membership, stop: threading.Event) -> None:
+        configuration, settings = self._configuration, self._configuration.act
+        transactions = Transactions(configuration.kafka, settings.transactional_id)
+        reader = incidents = publisher = None
+        active: Active | None = None
+        try:
+            reader = KafkaLogReader(
+                configuration.kafka, self._clock, "nodewarden-act", committed=True
+            )
+            found = rebuild(reader, settings.entries_max, REBUILD_RECORDS_MAX)
+            self._metrics.rejected.inc(found.rejected)
+            _log.info(
+                "ledger records=%d decisions=%d rejected=%d", found.records,
+                len(found.ledger.decisions), found.rejected,
+            )  # fmt: skip
+            incidents = KafkaLogReader(configuration.kafka, self._clock, "nodewarden-act")
+            publisher = KafkaPublisher(configuration.kafka, self._clock, "nodewarden-act-control")
+            active = self._active(found.ledger, transactions, incidents, publisher)
+            active.start(live_partitions(configuration))
+            while not stop.is_set() and member.is_active(0.0):
+                active.step(POLL_S)
+        finally:
+            if active is not None:
+                active.stop()
+            for one in (reader, incidents, publisher, transactions):
+                if one is not None:
+                    one.close()
+
+    def _active(
+        self, ledger: Ledger, transactions: Transactions, incidents: KafkaLogReader,
+        publisher: KafkaPublisher,
+    ) -> Active:  # fmt: skip
+        def control(record: Control) -> None:
+            publisher.publish(
+                TELEMETRY, encode_telemetry(record), key=self._configuration.engine.shard.encode(),
+                partition=self._shard,
+            )  # fmt: skip
+            publisher.flush()
+
+        service = ActionService(
+            ledger, self._configuration.act, self._decide, lambda now: self._context(ledger, now)
+        )
+        outside = Outside(
+            KafkaActionLog(transactions), incidents, self._executor, control, self._tell,
+            self._point,
+        )  # fmt: skip
+        return Active(
+            service, outside, self._desk, self._configuration.act, self._clock, self._metrics,
+            f"{socket.gethostname()}/{os.getpid()}",
+        )  # fmt: skip
+
+
+def live_partition(configuration: Configuration) -> int:
+    """Of the shard that people's words go to. Raises SettingsError where it is no live one."""
+    shard = configuration.engine.shard
+    partition = partition_of(shard, configuration.shards)
+    if partition is None or shard in configuration.history_shards:
+        raise SettingsError(f"engine.shard: {shard!r} is no live shard; act needs one")
+    return partition
+
+
+def live_partitions(configuration: Configuration) -> list[int]:
+    """Of all shards but those of history: what happened long ago is not acted upon."""
+    return [
+        number
+        for number, shard in enumerate(configuration.shards)
+        if shard not in configuration.history_shards
+    ]
+
+
+def _paused_only(ledger: Ledger, now_s: float) -> RailContext:
+    return RailContext(paused=ledger.paused)

@@ -1,0 +1,51 @@
+"""`nodewarden act`: decides, asks people, and carries out what they and the rails allow."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from actions.api import Api
+from actions.desk import Desk
+from actions.dry_run import DryRun
+from actions.metrics import ActMetrics
+from collectors.broker.logs import quiet
+from nodewarden.acting import Acting
+from nodewarden.clock import SystemClock
+from nodewarden.service_log import service_log
+from nodewarden.serving import serve_metrics, stop_on_signals
+from nodewarden.session import Session, broker_option, config_option
+from telemetry.errors import SettingsError
+
+LOG = logging.getLogger("nodewarden.act")
+
+
+@click.command("act")
+@config_option
+@broker_option
+@click.pass_obj
+def command(session: Session, config: Path | None, broker: str | None) -> None:
+    """Decide what becomes of each incident, serve the API of the commands, until SIGTERM.
+
+    One instance is active; others stand by and take over. Nothing is done but records written: only
+    the dry run exists. Exit status: 0 stopped, 2 settings, 3 no broker answers, or another instance
+    has taken over: start it again, and it stands by.
+    """
+    service_log()
+    quiet()
+    configuration = session.configured(config, broker)
+    settings = configuration.act
+    if not settings.dry_run:
+        raise SettingsError("act.dry_run: false: no scheduler can be given commands yet")
+    if not settings.tokens:
+        LOG.warning("no_tokens act.tokens is empty: nobody can approve or pause anything")
+    clock, metrics, desk = SystemClock(), ActMetrics(), Desk()
+    acting = Acting(configuration, DryRun(clock.time_s), desk, clock, metrics)
+    with (
+        serve_metrics(metrics.registry, settings.metrics_address, "act.metrics_address"),
+        Api(settings, desk, clock.time_s),
+        stop_on_signals() as stop,
+    ):
+        acting.run(stop)
