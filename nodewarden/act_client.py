@@ -1,0 +1,116 @@
+"""The commands' way to the action service: one request, one answer, errors in one line."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import click
+import msgspec
+
+from nodewarden.session import Session, config_option
+from telemetry.actions import Verb
+from telemetry.errors import InputError, SettingsError, SourceUnavailable
+from telemetry.settings import ActSettings
+
+TIMEOUT_S = 15.0
+ANSWER_MAX_BYTES = 64_000_000
+TOKEN_VARIABLE = "NODEWARDEN_ACT__TOKEN"  # noqa: S105 - its name
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class ActClient:
+    """Raises SettingsError where `act.url` or `act.token` is none, or the token is not taken,
+    InputError where what was asked is refused, SourceUnavailable where nobody answers.
+    """
+
+    def __init__(self, settings: ActSettings) -> None:
+        parts = urlsplit(settings.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError(f"act.url: {settings.url!r}: expected http://HOST:PORT")
+        if not settings.token:
+            raise SettingsError(f"act.token: none is set; set {TOKEN_VARIABLE}")
+        if not settings.token.isascii() or not settings.token.isprintable():
+            raise SettingsError("act.token: holds characters that no token has")
+        self._url, self._token = settings.url, settings.token
+        make = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._connection = make(parts.hostname, parts.port, timeout=TIMEOUT_S)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The answer to GET /v1/`path`, as it is."""
+        return self._asked("GET", path, None)
+
+    def show(self, name: str) -> dict[str, Any]:
+        """An incident or a decision, with all that was decided, asked and done about it."""
+        return self.get(f"incidents/{quote(name, safe='')}")
+
+    def post(self, verb: Verb, body: dict[str, object]) -> dict[str, Any]:
+        """The answer to a request."""
+        return self._asked("POST", verb.replace("_", "-"), msgspec.json.encode(body))
+
+    def _asked(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        try:
+            self._connection.request(method, f"/v1/{path}", body, headers)
+            answer = self._connection.getresponse()
+            raw, status = answer.read(ANSWER_MAX_BYTES), answer.status
+        except (OSError, http.client.HTTPException) as error:
+            why = f"{self._url}: the action service does not answer: {error}; is act running?"
+            raise SourceUnavailable(why) from error
+        finally:
+            self._connection.close()
+        return _checked(raw, status, self._url)
+
+
+def _checked(raw: bytes, status: int, url: str) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceUnavailable(f"{url}: status {status}, and no answer of act's") from error
+    said = str(body.get("error", f"status {status}"))
+    if status == http.client.OK:
+        return body
+    if status == http.client.UNAUTHORIZED:
+        raise SettingsError(f"act.token: {said}; set {TOKEN_VARIABLE}")
+    if status >= http.client.INTERNAL_SERVER_ERROR:
+        raise SourceUnavailable(f"{url}: {said}")
+    raise InputError(said)
+
+
+def asking(name: str, verb: Verb, argument: str, does: str) -> click.Command:
+    """A command that asks for one thing: `nodewarden NAME ARGUMENT [--note TEXT]`.
+
+    argument  how the target is called in the help; "" where there is none
+    """
+
+    @click.command(name, help=does)
+    @config_option
+    @note_option
+    @click.pass_obj
+    def command(session: Session, config: Path | None, note: str, target: str = "") -> None:
+        ask(session, config, verb, {"target": target, "note": note})
+
+    return click.argument("target", metavar=argument)(command) if argument else command
+
+
+def note_option(command: Command) -> Command:
+    """`--note TEXT`, for the audit."""
+    return click.option("--note", default="", metavar="TEXT", help="Why; stands in the audit.")(
+        command
+    )
+
+
+def ask(session: Session, config: Path | None, verb: Verb, body: dict[str, object]) -> None:
+    """Ask, and print what came of it in one line."""
+    answer = ActClient(session.settings(config).configuration.act).post(verb, body)
+    request = answer.get("request", {})
+    decisions = answer.get("decisions", [])
+    said = [f"{one['id']} {one['state']}: {one['reason']}" for one in decisions]
+    plain = f"{verb.replace('_', '-')} {body.get('target', '')}".strip()
+    click.echo("\n".join(said) or f"{plain}: {request.get('reason', 'taken')}")
