@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from collectors.watch.metrics import WatchMetrics
 from telemetry.canary import Heard, canary
 from telemetry.codec import encode
 from telemetry.ports import Clock, Publisher
+from telemetry.records import Event
 from telemetry.settings import WatchSettings
 from telemetry.topics import TELEMETRY
 
@@ -47,9 +49,10 @@ def drawn() -> str:
 
 
 class Canaries:
-    """`send`, `heard` and `look` again and again; `faults` says what is not well.
+    """`send`, `heard` and `look` again and again, from one thread.
 
-    `faults` may be asked from another thread; everything else from one.
+    `faults` may be asked from another, and is worked out then: where the first one hangs, canaries
+    are late all the same.
     """
 
     def __init__(
@@ -64,8 +67,8 @@ class Canaries:
         self._draw = draw
         self._started_at = clock.time_s()
         self._ways = {shard.name: _Way() for shard in shards}
+        self._lock = threading.Lock()  # of the ways; never held while anything is waited for
         self._unsettled = False
-        self._faults: tuple[str, ...] = ()
         metrics.canary_s.set(settings.canary_s)
         metrics.limit_s.set(settings.canary_late_s)
         for shard in self._ways:
@@ -74,72 +77,81 @@ class Canaries:
         self.look()
 
     @property
-    def faults(self) -> Sequence[str]:
-        """Why the way through the engine does not count as open, a line a shard; () where it is."""
-        return self._faults
+    def faults(self) -> list[str]:
+        """Why the way through the engine does not count as open now; empty where it does."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            found = [self._fault(shard, way, now_s) for shard, way in self._ways.items()]
+        return [fault for fault in found if fault]
 
     def send(self) -> None:
         """Send what is due. Raises PublishError: what was not taken is handed over again later."""
-        now_s = self._clock.monotonic_s()
         for shard in self._shards:
-            way = self._ways[shard.name]
-            if now_s - way.sent_s >= self._settings.canary_s:
-                way.sent_s = now_s
-                self._send(shard, way, now_s)
+            record = self._due(shard)
+            if record is None:
+                continue
+            self._unsettled = True
+            self._publisher.publish(
+                TELEMETRY, encode(record), key=shard.name.encode(), partition=shard.partition,
+                headers=[("kind", b"event")],
+            )  # fmt: skip
         if self._unsettled:
             self._publisher.flush()
             self._unsettled = False
 
     def heard(self, shard: str, found: Heard) -> None:
         """A canary came out of the engine."""
-        way = self._ways.get(shard)
-        if way is None or found.entity not in way.waiting:
-            self._metrics.foreign.labels(shard).inc()
-            return
-        now_s = self._clock.monotonic_s()
-        delay_s = now_s - way.waiting[found.entity]
-        way.seen_s, way.delay_s = now_s, delay_s
-        if delay_s > self._settings.canary_late_s:
-            way.sent_s = -math.inf  # whether it is well by now, the next one tells, at once
-        self._metrics.delay_s.labels(shard).set(delay_s)
-        self._metrics.seen_s.labels(shard).set(self._clock.time_s())
-        # They leave as they came in: what was sent before this one was lost on the way.
-        for entity in list(way.waiting):
-            lost = entity != found.entity
-            if lost or delay_s > self._settings.canary_late_s:
-                self._note_late(shard, way, entity)
-            del way.waiting[entity]
-            way.late.discard(entity)
-            if not lost:
-                break
+        with self._lock:
+            way = self._ways.get(shard)
+            if way is None or found.entity not in way.waiting:
+                self._metrics.foreign.labels(shard).inc()
+            else:
+                self._came_back(shard, way, found.entity)
 
     def look(self) -> None:
         """See what is late by now."""
         now_s = self._clock.monotonic_s()
-        faults = []
-        for shard, way in self._ways.items():
-            for entity, sent_s in way.waiting.items():
-                if now_s - sent_s > self._settings.canary_late_s:
-                    self._note_late(shard, way, entity)
-            oldest_s = next(iter(way.waiting.values()), now_s)
-            self._metrics.waiting_s.labels(shard).set(now_s - oldest_s)
-            faults.append(self._fault(shard, way, now_s))
-        self._faults = tuple(fault for fault in faults if fault)
+        with self._lock:
+            for shard, way in self._ways.items():
+                for entity, sent_s in way.waiting.items():
+                    if now_s - sent_s > self._settings.canary_late_s:
+                        self._note_late(shard, way, entity)
+                oldest_s = next(iter(way.waiting.values()), now_s)
+                self._metrics.waiting_s.labels(shard).set(now_s - oldest_s)
 
-    def _send(self, shard: LiveShard, way: _Way, now_s: float) -> None:
-        seq, way.seq = way.seq, way.seq + 1
-        record = canary(self._draw(), self._clock.time_s(), self._started_at, seq)
-        way.waiting[record.entity] = now_s
-        while len(way.waiting) > WAITING_MAX:
-            gone = next(iter(way.waiting))
-            del way.waiting[gone]
-            way.late.discard(gone)
-        self._unsettled = True
+    def _due(self, shard: LiveShard) -> Event | None:
+        """The next canary, which is waited for from now on; None before its time."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            way = self._ways[shard.name]
+            if now_s - way.sent_s < self._settings.canary_s:
+                return None
+            seq, way.seq = way.seq, way.seq + 1
+            record = canary(self._draw(), self._clock.time_s(), self._started_at, seq)
+            way.sent_s = way.waiting[record.entity] = now_s
+            if len(way.waiting) > WAITING_MAX:
+                gone = next(iter(way.waiting))
+                del way.waiting[gone]
+                way.late.discard(gone)
         self._metrics.canaries.labels(shard.name).inc()
-        self._publisher.publish(
-            TELEMETRY, encode(record), key=shard.name.encode(), partition=shard.partition,
-            headers=[("kind", b"event")],
-        )  # fmt: skip
+        return record
+
+    def _came_back(self, shard: str, way: _Way, entity: str) -> None:
+        now_s, limit_s = self._clock.monotonic_s(), self._settings.canary_late_s
+        delay_s = now_s - way.waiting[entity]
+        way.seen_s, way.delay_s = now_s, delay_s
+        if delay_s > limit_s:
+            way.sent_s = -math.inf  # whether it is well by now, the next one tells, at once
+        self._metrics.delay_s.labels(shard).set(delay_s)
+        self._metrics.seen_s.labels(shard).set(self._clock.time_s())
+        # They leave as they came in: what was sent before this one was lost on the way.
+        for older in list(way.waiting):
+            if older != entity or delay_s > limit_s:
+                self._note_late(shard, way, older)
+            del way.waiting[older]
+            way.late.discard(older)
+            if older == entity:
+                break
 
     def _note_late(self, shard: str, way: _Way, entity: str) -> None:
         if entity not in way.late:
@@ -148,14 +160,15 @@ class Canaries:
 
     def _fault(self, shard: str, way: _Way, now_s: float) -> str:
         """What is not well, empty where canaries come back in time."""
-        if way.late:
-            waits_s = now_s - next(iter(way.waiting.values()), now_s)
+        limit_s = self._settings.canary_late_s
+        waits_s = now_s - next(iter(way.waiting.values()), now_s)
+        if waits_s > limit_s:
             return f"shard {shard}: a canary has not come back for {waits_s:.0f} s"
         if way.seen_s is None:
             return f"shard {shard}: no canary has come back yet"
-        if way.delay_s > self._settings.canary_late_s:
+        if way.delay_s > limit_s:
             return f"shard {shard}: the last canary took {way.delay_s:.0f} s"
-        longest_s = self._settings.canary_s + self._settings.canary_late_s
-        if now_s - way.seen_s > longest_s:
-            return f"shard {shard}: the last canary came back {now_s - way.seen_s:.0f} s ago"
+        since_s = now_s - way.seen_s
+        if since_s > self._settings.canary_s + limit_s:
+            return f"shard {shard}: the last canary came back {since_s:.0f} s ago"
         return ""

@@ -14,6 +14,8 @@ from telemetry.errors import SourceUnavailable
 from telemetry.settings import DeadmanSettings
 
 ANSWER_MAX_BYTES = 4_000_000
+DELAY = "nodewarden_stream_delay_seconds"
+DELAY_MAX_S = 120.0  # a live log has a beat every few seconds
 EXPECTED = "nodewarden_stream_nodes_expected"
 BLIND = "nodewarden_stream_nodes_blind"
 SENDING = "nodewarden_stream_source_nodes"
@@ -29,11 +31,12 @@ class Fault(NamedTuple):
 
 @dataclass
 class Seen:
-    """What one shard's worker sees, in nodes.
+    """What one shard's worker sees, in nodes, and how old the newest record is that it took.
 
     sending, missing  source -> nodes that ever sent it; of these, those that do not now
     """
 
+    delay_s: float = math.nan
     expected: float = 0.0
     blind: float = math.nan
     sending: dict[str, float] = field(default_factory=dict)
@@ -44,11 +47,13 @@ def read_metrics(text: str) -> dict[str, Seen]:
     """Shard -> what its worker sees. Raises ValueError where this is no page of metrics."""
     shards: dict[str, Seen] = {}
     for family in text_string_to_metric_families(text):
-        if family.name not in (EXPECTED, BLIND, SENDING, MISSING):
+        if family.name not in (DELAY, EXPECTED, BLIND, SENDING, MISSING):
             continue
         for sample in family.samples:
             seen = shards.setdefault(sample.labels.get("shard", ""), Seen())
-            if family.name == EXPECTED:
+            if family.name == DELAY:
+                seen.delay_s = sample.value
+            elif family.name == EXPECTED:
                 seen.expected = sample.value
             elif family.name == BLIND:
                 seen.blind = sample.value
@@ -102,6 +107,9 @@ class Workers:
 
     def _blind(self, shard: str, seen: Seen) -> Iterator[Fault]:
         """A source that is missing altogether is blind, and so is a shard without nodes."""
+        if not seen.delay_s <= DELAY_MAX_S:
+            newest = f"the newest record that its worker took is {seen.delay_s:.0f} s old"
+            yield Fault("worker", f"shard {shard}: {newest}")
         if not seen.expected > 0.0:
             yield Fault("nodes", f"shard {shard}: no node is expected: nothing is seen")
             return

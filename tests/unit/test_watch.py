@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from collectors.inventory.http_get import Answer
@@ -158,6 +161,49 @@ def test_what_waits_is_bounded() -> None:
     assert setting.value("late_total") == 199.0
 
 
+@given(
+    delays=st.lists(
+        st.one_of(st.floats(0.0, 59.0), st.floats(61.0, 2_000.0), st.none()), max_size=12
+    )
+)
+@settings(deadline=None, max_examples=60)
+def test_it_is_well_exactly_while_what_was_due_came_back_in_time(
+    delays: list[float | None],
+) -> None:
+    """Canaries take so long, or never come back; asked every 10 s for hours."""
+    setting, due = Setting(), dict[float, int]()
+    answered = 0
+    for moment in range(0, 6_000, 10):
+        setting.after(10.0)
+        sent = len(setting.sent())
+        for number in range(answered, sent):
+            delay = delays[number] if number < len(delays) else 1.0
+            if delay is not None:
+                due[moment + delay] = number
+        answered = sent
+        waiting_s = setting.value("waiting_seconds") or 0.0
+        seen = setting.value("last_seen_timestamp_seconds")
+        if waiting_s > 60.0 or seen is None or setting.clock.time_s() - seen > 360.0:
+            assert setting.canaries.faults
+        for at in sorted(at for at in due if at <= moment):
+            number = due.pop(at)
+            if number < sent:
+                setting.answer(number)
+    # In the end the engine answers at once, and what was lost is behind it.
+    assert [] == setting.after(0.0)
+    late = setting.value("late_total") or 0.0
+    assert late <= len(delays)
+
+
+def test_faults_are_told_though_the_thread_that_sends_hangs() -> None:
+    setting = Setting()
+    setting.after(0.0)
+    setting.answer()
+    setting.after(300.0)
+    setting.clock.advance(61.0)  # nobody looks
+    assert ["shard main: a canary has not come back for 61 s"] == setting.canaries.faults
+
+
 def finding(entity: str, state: str = "open") -> bytes:
     at = 1_700_000_000.0
     return (
@@ -201,7 +247,9 @@ def test_a_tail_whose_place_is_gone_begins_at_the_end() -> None:
     tail.close()
 
 
-PAGE = """# TYPE nodewarden_stream_nodes_expected gauge
+PAGE = """# TYPE nodewarden_stream_delay_seconds gauge
+nodewarden_stream_delay_seconds{shard="main"} {delay}
+# TYPE nodewarden_stream_nodes_expected gauge
 nodewarden_stream_nodes_expected{shard="main"} 100.0
 # TYPE nodewarden_stream_nodes_blind gauge
 nodewarden_stream_nodes_blind{shard="main"} {blind}
@@ -213,8 +261,12 @@ nodewarden_stream_source_nodes_blind{shard="main",source="nic"} 100.0
 """
 
 
-def page(blind: float = 0.0, gpu: float = 0.0) -> str:
-    return PAGE.replace("{blind}", str(blind)).replace("{gpu}", str(gpu))
+def page(blind: float = 0.0, gpu: float = 0.0, delay: float = 1.0) -> str:
+    return (
+        PAGE.replace("{delay}", str(delay))
+        .replace("{blind}", str(blind))
+        .replace("{gpu}", str(gpu))
+    )
 
 
 class Worker:
@@ -253,6 +305,8 @@ def test_a_shard_that_is_held_and_sees_its_nodes_is_well() -> None:
         ([Worker("")], "worker", "none of those that answer"),
         ([], "worker", "none of those"),
         ([Worker("<html>{no metrics</html> x y z")], "worker", "no metrics"),
+        ([Worker(page(delay=121.0))], "worker", "121 s old"),
+        ([Worker(page(delay=math.nan))], "worker", "nan s old"),
         ([Worker(page(blind=51.0))], "nodes", "51 of 100 nodes are silent"),
         ([Worker(page(gpu=51.0))], "source", "gpu is missing of 51 of 100 nodes"),
         ([Worker(page().replace('"gpu"', '"host"'))], "source", "no node sends gpu"),
