@@ -120,17 +120,26 @@ class WatchedSite:
         return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
 
     def wait(self, true: Callable[[], bool], what: str) -> None:
-        """Until it is true. Raises AssertionError."""
+        """Until it is true. Raises ServiceGone with what both services said."""
         end_s = time.monotonic() + DEADLINE_S
         while not true():
-            assert time.monotonic() < end_s, f"not {what}; {self.firing()}"
+            if time.monotonic() > end_s:
+                said = self.inventory.gone("and the inventory said")
+                raise self.worker.gone(f"not {what}; {self.firing()}; worker said") from said
             time.sleep(0.2)
 
     def wait_well(self) -> None:
         """Until pings go out and no alert fires."""
         before = self.outside.pings
-        self.wait(lambda: self.outside.pings > before + 1, "pinged")
+        self.wait(lambda: self._runs() and self.outside.pings > before + 1, "pinged")
         self.wait(lambda: not self.firing(), "without alerts")
+
+    def _runs(self) -> bool:
+        """Raises ServiceGone where a service ended by itself."""
+        for service in (self.worker, self.inventory):
+            if service.status is not None:
+                raise service.gone(f"ended with {service.status}")
+        return True
 
     def wait_firing(self, alert: str) -> None:
         self.wait(lambda: alert in self.firing(), f"firing {alert}")
