@@ -16,6 +16,7 @@ from collectors.agent.last_words import failure_of
 from collectors.agent.launches import BYTES_MAX, LINES_MAX, MARK, Launch, event_of, read_launch
 from collectors.agent.step_socket import StepSocket
 from collectors.step_reporter import StepReporter
+from detectors.critical_rules import process
 from telemetry.codec import decode, encode
 from telemetry.records import Event, Rejected
 from telemetry.testing import ManualClock
@@ -166,3 +167,19 @@ def test_a_thousand_ranks_that_end_at_once_are_all_heard_beside_steps(tmp_path: 
     to.close()
     with_steps.close()
     agent.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "role", "kind"),
+    [
+        ({"exitcode": 1, "stderr": USER}, "fault", "user_error"),
+        ({"exitcode": 1, "stderr": NCCL}, "evidence", "job_hang"),
+        ({"signal": "SIGKILL"}, "evidence", "job_hang"),
+        ({"exitcode": 1, "stderr": ["RuntimeError: CUDA error: uncorrectable ECC error"]}, "fault",
+         "gpu_memory"),
+    ],
+)  # fmt: skip
+def test_what_detectors_make_of_it(more: dict[str, Any], role: str, kind: str) -> None:
+    """Only the user's own error and broken memory are faults; whoever is killed accuses nobody."""
+    seen = process(event(**more), "j1")
+    assert (role, kind, "n1", False) == (seen.role, seen.kind, seen.node, seen.certain)
