@@ -185,14 +185,23 @@ class Fold:
                 self.beats = True
             case Control():
                 self.counters.control += 1
-                nodes = self._spoken_of(record.target)
-                said = [d.on_control(record, nodes, self.now) for d in self.detectors]
-                self._hear_all(said, findings, incidents)
+                self._control(record, findings, incidents)
             case Begin() | End():
                 self.counters.control += 1
                 self.ended = self.ended or isinstance(record, End)
             case _:
                 assert_never(record)
+
+    def _control(self, record: Control, findings: list[Finding], incidents: list[Incident]) -> None:
+        """A person's word on nodes; or a step of the ladder was made, which says nobody is well."""
+        if record.action == "attempted":
+            if record.attempt is not None:
+                policy = self.settings.policy
+                incidents += self.judge.tried(record.target, record.attempt, policy, self.now)
+            return
+        nodes = self._spoken_of(record.target)
+        said = [d.on_control(record, nodes, self.now) for d in self.detectors]
+        self._hear_all(said, findings, incidents)
 
     def _spoken_of(self, target: str) -> list[str]:
         """The nodes that a human's word is about: of an open incident, or the one that it names."""

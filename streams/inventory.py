@@ -175,6 +175,11 @@ class Inventory:
             self._job_nodes[key] = nodes
         return nodes
 
+    def gpus_per_node(self, job: str) -> int | None:
+        """How many GPUs the job has on each node, None where nobody said."""
+        known = self._jobs.get(job)
+        return None if known is None else known.gpus_per_node
+
     def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None, int]]:
         """The jobs that hold nodes at `at_s`: (id, start where known, attempt), by id."""
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from streams.attempts import known_of
 from streams.counters import Coverage
 from streams.inventory import Inventory
 from telemetry.findings import Context
@@ -29,6 +30,8 @@ def context_of(fold: Fold, incident: Incident, ledger: list[Isolation]) -> Conte
         unlisted=inventory.unlisted({suspect.node for suspect in incident.suspects} - {""}),
         job_still_s=fold.progress.still_s(incident.job),
         job_failed=bool(incident.job) and fold.judge.failed(incident.job),
+        attempts=known_of(fold, incident.job),
+        gpus_per_node=inventory.gpus_per_node(incident.job),
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from streams.attempts import Attempts, asked_for, settle, told
+from streams.attempts import merged as merged_attempts
+from telemetry.attempts import Attempt
 from telemetry.findings import ACTING, ISOLATING, Context, Incident, Isolation, Verdict
 from telemetry.settings import PolicySettings
 
@@ -18,12 +21,13 @@ VERDICTS_MAX = 100
 
 
 class Docket(msgspec.Struct):
-    """What a snapshot keeps: incidents as last said, and the ledger of isolations."""
+    """What a snapshot keeps: incidents as last said, the ledger of isolations, what was tried."""
 
     incidents: dict[str, Incident] = {}
     said_at: dict[str, float] = {}
     ledger: list[Isolation] = []
     inherited: dict[str, list[Verdict]] = {}  # by a story that is not told yet
+    attempts: Attempts = {}
 
 
 class Judge:
@@ -32,7 +36,7 @@ class Judge:
     def __init__(self, decide: Decide, context_of: ContextOf) -> None:
         self._decide = decide
         self._context_of = context_of
-        self.docket = Docket(incidents={}, said_at={}, ledger=[], inherited={})
+        self.docket = Docket(incidents={}, said_at={}, ledger=[], inherited={}, attempts={})
 
     def take(
         self, incidents: Sequence[Incident], policy: PolicySettings, now: float
@@ -60,6 +64,7 @@ class Judge:
                 else line
                 for line in self.docket.ledger
             ]
+            merged_attempts(self.docket.attempts, known.job, merged.id, elder)
         return [self.docket.incidents[elder] for elder in heirs if elder in self.docket.incidents]
 
     def close_all(self, now: float) -> list[Incident]:
@@ -71,6 +76,22 @@ class Judge:
         ]
         self.docket.incidents.update((incident.id, incident) for incident in closed)
         return closed
+
+    def tried(
+        self, incident: str, attempt: Attempt, policy: PolicySettings, now: float
+    ) -> list[Incident]:
+        """A step was made for the incident, or is known to have worked: what the ladder says now.
+
+        An incident that closed meanwhile still learns what worked.
+        """
+        known = self.docket.incidents.get(incident)
+        if known is None or not known.job or known.merged_into:
+            return []
+        told(self.docket.attempts, known.job, incident, attempt, now)
+        fresh = self._decide(known, self._context_of(known, self.docket.ledger), policy, now)
+        if _same(_last(known), fresh) or (known.closed_at is not None and not fresh.final_cause):
+            return []
+        return [self._add_fresh(known, fresh, now)]
 
     def failed(self, job: str) -> bool:
         """Whether an open incident says that the job's own code failed."""
@@ -102,9 +123,21 @@ class Judge:
             if recheck is not None and now >= recheck:
                 said.append(self._say(known, policy, now))
             elif now - self.docket.said_at[known.id] >= REPEAT_S:
-                self.docket.said_at[known.id] = now
-                said.append(known)
+                said.append(self._repeat(known, policy, now))
         return said
+
+    def _repeat(self, known: Incident, policy: PolicySettings, now: float) -> Incident:
+        """As it was said; where a verdict isolated somebody, with what the ladder says of that."""
+        self.docket.said_at[known.id] = now
+        if known.job in self.docket.attempts and _acting(known.verdicts).action in ISOLATING:
+            fresh = self._decide(known, self._context_of(known, self.docket.ledger), policy, now)
+            if fresh.final_cause and not _same(_last(known), fresh):
+                return self._add_fresh(known, fresh, now)
+        return known
+
+    def _add_fresh(self, known: Incident, fresh: Verdict, now: float) -> Incident:
+        self._note(known, fresh)
+        return self._add(known, [*known.verdicts, fresh], now)
 
     def _say(self, incident: Incident, policy: PolicySettings, now: float) -> Incident:
         known = self.docket.incidents.get(incident.id)
@@ -120,9 +153,14 @@ class Judge:
             fresh = self._decide(incident, context, policy, now)
             if not verdicts or not _same(verdicts[-1], fresh):
                 verdicts.append(fresh)
-                self._note(incident.id, fresh)
+                self._note(incident, fresh)
             elif verdicts[-1].recheck_at != fresh.recheck_at:
                 verdicts[-1] = msgspec.structs.replace(verdicts[-1], recheck_at=fresh.recheck_at)
+        return self._add(incident, verdicts, now)
+
+    def _add(self, incident: Incident, verdicts: list[Verdict], now: float) -> Incident:
+        """The incident's next revision, with these verdicts."""
+        known = self.docket.incidents.get(incident.id)
         verdicts = _kept(verdicts)
         said = msgspec.structs.replace(
             incident,
@@ -134,9 +172,12 @@ class Judge:
         self.docket.said_at[said.id] = now
         return said
 
-    def _note(self, incident: str, verdict: Verdict) -> None:
+    def _note(self, incident: Incident, verdict: Verdict) -> None:
+        asked_for(self.docket.attempts, incident.job, incident.id, verdict)
+        if verdict.final_cause:
+            settle(self.docket.attempts, incident.job, incident.id)
         if verdict.action in ISOLATING:
-            self.docket.ledger += [Isolation(n, verdict.at, incident) for n in verdict.targets]
+            self.docket.ledger += [Isolation(n, verdict.at, incident.id) for n in verdict.targets]
             del self.docket.ledger[:-LEDGER_MAX]
 
 

@@ -121,13 +121,14 @@ DISTRIBUTED = Rung(
         ),
         Branch("RootDiag found nothing", "ConfigCheck and NetDiag", _has_no_root, _config_and_net),
         Branch(
-            "for less than the wait (120 s)",
+            "for less than {policy.distributed_wait_s:g} s",
             "wait for other hosts",
             lambda case: case.now_s < _due_s(case),
             _wait,
         ),
         Branch(
-            "1 or 2 hosts of a job of at least 6 that stands still",
+            "up to {policy.suspects_max} hosts of a job of at least "
+            "{policy.distributed_nodes_min} that stands still",
             "isolate them and restart now",
             _is_contrast,
             _isolate,

@@ -87,7 +87,7 @@ FLAP = Rung(
     lambda case: case.incident.kind == "nic_flap",
     (
         Branch(
-            "fewer than 2 times in 5 min",
+            "fewer than {policy.network_events} times in {policy.network_window_s:g} s",
             "wait for it to recover by itself",
             lambda case: case.incident.network_events < case.policy.network_events,
             _first_fall,

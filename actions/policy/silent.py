@@ -66,7 +66,7 @@ SILENT = Rung(
     (
         Branch("its job stood still before it", "page, isolate nobody", _stood_before, _before),
         Branch(
-            "for less than the wait (120 s)",
+            "for less than {policy.silent_wait_s:g} s",
             "page, and ask again after the wait",
             lambda case: _held(case) and case.now_s < _due_s(case),
             _wait,

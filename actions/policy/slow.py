@@ -101,13 +101,14 @@ SLOW = Rung(
     lambda case: case.step_time is not None and bool(case.suspects and case.node_lines),
     (
         Branch(
-            "more than 2 nodes, or a confidence under 0.5",
+            "more than {policy.suspects_max} nodes, or a confidence under "
+            "{policy.confidence_min:g}",
             "network and GPU checks on them",
             _is_unclear,
             _unclear,
         ),
         Branch(
-            "more than half of the nodes are not heard",
+            "more than {policy.blind_share_max:.0%} of the nodes are not heard",
             "check the suspects",
             lambda case: case.context.blind_share > case.policy.blind_share_max,
             _blind,
@@ -128,7 +129,7 @@ SLOW_ALONE = Rung(
     lambda case: case.step_time is not None,
     (
         Branch(
-            "for less than the wait (15 min)",
+            "for less than {policy.evidence_wait_s:g} s",
             "wait for evidence",
             lambda case: case.now_s < _due_s(case),
             _wait,

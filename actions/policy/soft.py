@@ -75,7 +75,12 @@ USER_CODE = Rung(
     lambda case: case.incident.kind == "user_error",
     (
         Branch("it fails after a rollback too", "notify the owner", _rolled_back, _user_code_again),
-        Branch("the code changed within 24 h", "roll back", _changed_lately, _roll_back),
+        Branch(
+            "the code changed within {policy.code_change_s:g} s",
+            "roll back",
+            _changed_lately,
+            _roll_back,
+        ),
         Branch(
             "else", "notify the owner; roll back if the code changed lately", always, _user_code
         ),

@@ -15,7 +15,7 @@ Test = Callable[[Case], bool]
 class Branch:
     """One way out of a rung: the first that applies is taken.
 
-    when  the condition in words, for the docs
+    when  the condition in words, for the docs; {policy.network_events} is the setting
     does  what it asks for in words, for the docs
     """
 
