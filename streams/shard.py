@@ -112,6 +112,7 @@ class Shard:
         self.already = Already()
         self.offset = offset
         self.cold = False
+        self.skipped = 0
         self.saved_offset = self.settled_offset = offset
         self.stale: list[bytes] = []
         self.caught_up = True
@@ -138,6 +139,7 @@ class Shard:
             shard.saved_offset = shard.settled_offset = shard.offset
         else:  # the log was cut behind the snapshot, or made anew: it is another story
             shard.cold = True
+            shard.skipped = max(begin - found[0].offset - 1, 0)
             shard.snapshots.number = found[1].number
             shard.snapshots.segment = found[1].segment
             shard.stale = [f"{name}/{slot}/marker".encode() for slot in "ab"]
@@ -183,6 +185,10 @@ class Shard:
         if not self.caught_up and self.already.over(self.offset):
             self._catch_up()
         return outputs
+
+    def pass_hole(self, offset: int) -> None:
+        """The log itself has nothing before `offset`: a transaction's marker leaves such a hole."""
+        self.offset = max(self.offset, offset)
 
     def save(self) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of one snapshot; each must be acknowledged before the last is sent."""

@@ -66,7 +66,8 @@ async def _look(settings: KafkaSettings, group: str) -> None:
     )  # fmt: skip
     await admin.start()
     try:
-        found = {one["topic"]: one["error_code"] for one in await admin.describe_topics(list(NEEDED))}
+        described = await admin.describe_topics(list(NEEDED))
+        found = {one["topic"]: one["error_code"] for one in described}
         hidden = {name for name in NEEDED if found.get(name) == TopicAuthorizationFailedError.errno}
         if hidden:
             raise TopicAuthorizationFailedError(hidden)

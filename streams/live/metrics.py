@@ -35,6 +35,8 @@ _TOTALS = (
     ("snapshots", "Snapshots kept"),
     ("snapshot_bytes", "Bytes of the chunks of all snapshots"),
     ("loads", "Times a shard was taken over"),
+    ("cold_starts", "Take-overs without a snapshot that fits the log: the state before is lost"),
+    ("skipped", "Records that were deleted before they were folded"),
 )
 
 

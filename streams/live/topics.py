@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
@@ -54,6 +54,15 @@ class TopicReader:
         end = await self._consumer.end_offsets([place])
         return begin[place], end[place]
 
+    async def first_from(self, topic: str, partition: int, offset: int) -> int | None:
+        """Offset of the first record from `offset` on; None where none comes in time."""
+        place = TopicPartition(topic, partition)
+        self._consumer.assign([place])
+        self._consumer.seek(place, offset)
+        found = await self._consumer.getmany(place, timeout_ms=round(self._timeout_s * 1_000.0))
+        records = found.get(place, ())
+        return int(records[0].offset) if records else None
+
     async def read(
         self, topic: str, partition: int, from_offset: int,
         take: Callable[[ConsumerRecord], None],
@@ -82,3 +91,17 @@ class TopicReader:
                     f"{topic}/{partition}: nothing read for {self._timeout_s:g} s"
                 )
         return end
+
+
+def contiguous(records: Sequence[ConsumerRecord]) -> Iterator[Sequence[ConsumerRecord]]:
+    """The records, cut wherever an offset does not follow the one before it."""
+    if not records:
+        return
+    if records[-1].offset - records[0].offset == len(records) - 1:
+        yield records
+        return
+    start = 0
+    for place in range(1, len(records) + 1):
+        if place == len(records) or records[place].offset != records[place - 1].offset + 1:
+            yield records[start:place]
+            start = place

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -23,7 +22,9 @@ from faust.types import TP
 from streams.cold import known_before
 from streams.live.announce import Announcer
 from streams.live.faults import fault_text, is_refusal
-from streams.live.topics import TopicReader
+from streams.live.loading import keep, read_shard
+from streams.live.topics import TopicReader, contiguous
+from streams.live.totals import Totals
 from streams.live.transport import commit
 from streams.shard import LogGap, Output, Shard
 from streams.verdicts import Decide
@@ -49,21 +50,6 @@ class Sender(Protocol):
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None,
         timestamp: float | None, headers: Any,
     ) -> Awaitable[Any]: ...  # fmt: skip
-
-
-@dataclass
-class Totals:
-    """What a worker did since it started, for its own metrics."""
-
-    records: int = 0
-    published: int = 0
-    muted: int = 0
-    conflicts: int = 0
-    snapshots: int = 0
-    snapshot_bytes: int = 0
-    loads: int = 0
-    load_s: float = 0.0
-    progressed_s: float = 0.0  # monotonic; of the last batch that was folded
 
 
 def nothing(_: str) -> None:
@@ -130,14 +116,10 @@ class StreamWorker:
     async def _load(self, partition: int) -> Shard:
         began_s = time.monotonic()
         name, kind = self._announcer.shard(partition)
-        stored: dict[str, bytes] = {}
         async with self._reader() as reader:
-            await reader.read(STATE, partition, 0, lambda record: _keep(stored, record))
-            begin, end = await reader.bounds(TELEMETRY, partition)
-            shard = Shard.restored(name, kind, self._decide, partition, stored, begin, end)
-            self._probe("recovery")
-            for topic in (FINDINGS, INCIDENTS):
-                await _read_back(reader, shard, topic)
+            shard, begin, end = await read_shard(
+                reader, name, kind, self._decide, partition, self._probe
+            )
         self.ends[partition], self.begins[partition] = end, begin
         self._saved_s[partition] = time.monotonic()
         self.totals.loads += 1
@@ -147,7 +129,12 @@ class StreamWorker:
             name, "cold start" if shard.cold else "goes on", shard.offset, end - shard.offset,
         )  # fmt: skip
         if shard.cold:
-            LOG.warning("shard %s: cold start: what was before offset %d is lost", name, begin)
+            self.totals.cold_starts += 1
+            self.totals.skipped += shard.skipped
+            LOG.warning(
+                "shard %s: cold start: what was before offset %d is lost, %d records unread",
+                name, begin, shard.skipped,
+            )  # fmt: skip
         return shard
 
     def _reader(self) -> TopicReader:
@@ -167,7 +154,10 @@ class StreamWorker:
     async def _take(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
         """Fold them, and keep a snapshot when it is time."""
         try:
-            await self._fold(shard, records)
+            for part in contiguous(records):
+                if part[0].offset > shard.offset:
+                    await self._pass_hole(shard, part[0].offset)
+                await self._fold(shard, part)
         except LogGap as gap:
             await self._give_up(str(gap))
             return
@@ -175,6 +165,17 @@ class StreamWorker:
         self.totals.progressed_s = now_s
         if now_s - self._saved_s[shard.partition] >= self.configuration.stream.snapshot_s:
             await self._save(shard)
+
+    async def _pass_hole(self, shard: Shard, offset: int) -> None:
+        """Records are missing before `offset`. Where a reader of its own finds none there either,
+        the hole is the log's; else we lost them, and the fold raises LogGap."""
+        if await self._first_from(shard.partition, shard.offset) == offset:
+            LOG.info("shard %s: the log has no record before offset %d", shard.name, offset)
+            shard.pass_hole(offset)
+
+    async def _first_from(self, partition: int, offset: int) -> int | None:
+        async with self._reader() as reader:
+            return await reader.first_from(TELEMETRY, partition, offset)
 
     async def _fold(self, shard: Shard, records: Sequence[ConsumerRecord]) -> None:
         waiting: list[tuple[Output, Awaitable[Any]]] = []
@@ -326,7 +327,7 @@ class StreamWorker:
             return
         stored: dict[str, bytes] = {}
         async with self._reader() as reader:
-            await reader.read(INVENTORY, 0, 0, lambda record: _keep(stored, record))
+            await reader.read(INVENTORY, 0, 0, lambda record: keep(stored, record))
         for known in known_before(stored, time.time(), self._started_s):
             await self._write(shard, known)
 
@@ -376,22 +377,3 @@ class StreamWorker:
         LOG.error("%s; the process ends, the next one starts at a snapshot", why)
         self.shards.clear()
         await self.app.crash(LogGap(why))
-
-
-def _keep(stored: dict[str, bytes], record: ConsumerRecord) -> None:
-    """One record of a compacted topic."""
-    key = (record.key or b"").decode("utf-8", "replace")
-    if record.value is None:
-        stored.pop(key, None)
-    else:
-        stored[key] = record.value
-
-
-async def _read_back(reader: TopicReader, shard: Shard, topic: str) -> None:
-    """What the shard's worker said since the snapshot, so that it is not said again."""
-
-    def remember(record: ConsumerRecord) -> None:
-        shard.already.add(topic, record.value)
-
-    since = shard.snapshots.said.get(topic, 0)
-    shard.read_back(topic, await reader.read(topic, shard.partition, since, remember))

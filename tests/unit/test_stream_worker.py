@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
@@ -133,6 +134,7 @@ def test_a_worker_that_the_group_forgot_keeps_nothing() -> None:
 def test_a_gap_in_the_offsets_ends_the_process_and_keeps_nothing_k8() -> None:
     async def life() -> tuple[StreamWorker, App]:
         worker, app = made()
+        tells(worker, 100)
         await feed(worker, 0, 100)
         await feed(worker, 101, 200)
         await worker.stop()
@@ -142,6 +144,37 @@ def test_a_gap_in_the_offsets_ends_the_process_and_keeps_nothing_k8() -> None:
     assert worker.failed.endswith("101 follows 99")
     assert app.crashed is not None
     assert app.producer.keys(STATE) == []
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_hole_that_is_the_logs_own_is_passed_k8(within: bool) -> None:
+    """A transaction's marker takes an offset and is no record; else each restart met it again."""
+
+    async def life() -> tuple[StreamWorker, App]:
+        worker, app = made()
+        tells(worker, 100)
+        records = [record(line) for line in log()[:200]]
+        moved = [
+            r if r.offset < 99 else dataclasses.replace(r, offset=r.offset + 1) for r in records
+        ]
+        cut = 150 if within else 99
+        await worker.batch(1, PLACE, moved[:cut])
+        await worker.batch(1, PLACE, moved[cut:])
+        return worker, app
+
+    worker, app = asyncio.run(life())
+    assert (worker.failed, app.crashed) == ("", None)
+    assert worker.shards[0].offset == 201
+    assert worker.shards[0].fold.counters.records == 200
+
+
+def tells(worker: StreamWorker, offset: int) -> None:
+    """What a reader of its own finds first, wherever it looks."""
+
+    async def first_from(_partition: int, _offset: int) -> int | None:
+        return offset
+
+    worker._first_from = first_from  # type: ignore[assignment]
 
 
 def test_a_batch_of_an_older_generation_is_read_again_by_the_next_owner_k10_k14() -> None:
