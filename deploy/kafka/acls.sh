@@ -28,8 +28,10 @@ archive	Read	topic	telemetry inventory findings incidents actions state rejected
 inventory	Read	topic	inventory findings
 inventory	Write	topic	telemetry inventory
 history	Write	topic	telemetry rejected
-act	Read	topic	incidents inventory actions
-act	Write	topic	actions
+act	Read	topic	incidents actions
+act	Write	topic	actions telemetry
+act	Read	group	nodewarden-act
+act	Write	transactional-id	nodewarden-act
 reader	Read	topic	telemetry inventory findings incidents actions
 TSV
 }
@@ -48,7 +50,7 @@ each() { # HOW COMMAND...
         case $type in
         prefix) arguments+=(--resource-pattern-type prefixed --topic "$names") ;;
         topic) for name in $names; do arguments+=(--topic "nodewarden.$name"); done ;;
-        group) arguments+=(--group "$names") ;;
+        group | transactional-id) arguments+=("--$type" "$names") ;;
         esac
         "${@:2}" "${arguments[@]}" </dev/null || {
             echo "acls.sh: the rights of $USERS_PREFIX$user could not be changed" >&2

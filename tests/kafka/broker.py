@@ -28,8 +28,14 @@ class BrokerFailed(Exception):
 class Broker:
     """One broker and its data; `start` after `kill` or `stop` goes on with the same data."""
 
-    def __init__(self, directory: Path, advertised_port: int | None = None) -> None:
-        """`advertised_port`: where it tells clients to find it, a proxy's port."""
+    def __init__(
+        self, directory: Path, advertised_port: int | None = None, *, secure: bool = False
+    ) -> None:
+        """`advertised_port`: where it tells clients to find it, a proxy's port.
+
+        secure  with TLS, SASL/SCRAM and an authorizer that gives nobody rights
+        """
+        self._secure = secure
         self.directory = directory
         self.port = free_port()
         self._advertised_port = advertised_port or self.port
@@ -44,7 +50,7 @@ class Broker:
         for program in ("java", "mvn"):
             if shutil.which(program) is None:
                 raise BrokerMissing(f"real Apache Kafka needs {program}, which is not installed")
-        self._verb("start", str(self.port))
+        self._verb("start", str(self.port), *(("--secure",) if self._secure else ()))
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -55,7 +61,8 @@ class Broker:
         self._verb("stop")
 
     def _verb(self, verb: str, *arguments: str) -> None:
-        advertised = f"advertised.listeners=PLAINTEXT://{self.address}"
+        listener = "SASL_SSL" if self._secure else "PLAINTEXT"
+        advertised = f"advertised.listeners={listener}://{self.address}"
         done = subprocess.run(
             [str(SCRIPT), verb, str(self.directory), *arguments],
             stdin=subprocess.DEVNULL,
@@ -63,7 +70,7 @@ class Broker:
             text=True,
             timeout=VERB_MAX_S,
             check=False,
-            env={**os.environ, "KAFKA_EXTRA": f"{SETTINGS} {advertised}"},
+            env={**os.environ, "KAFKA_EXTRA": f"{SETTINGS} {advertised}", "KAFKA_ACLS": "none"},
         )
         if done.returncode == NOTHING_TO_RUN:
             raise BrokerMissing(done.stderr.strip())

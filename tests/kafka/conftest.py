@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def proxied_kafka(_proxied: tuple[Broker, Proxy]) -> Iterator[tuple[Broker, Prox
     proxy.cut()
 
 
-def fresh_topics(broker: Broker, shards: Sequence[str] = SHARDS, **settings: int) -> None:
+def fresh_topics(broker: Broker, shards: Sequence[str] = SHARDS, **settings: Any) -> None:
     """Delete our topics and create them, empty, for `shards`."""
     asked = KafkaSettings(brokers=(broker.address,), **settings)
     with Admin(asked, shards) as admin:
@@ -69,18 +70,20 @@ def fresh_topics(broker: Broker, shards: Sequence[str] = SHARDS, **settings: int
 
 
 def _running(directory: Path, proxy: Proxy | None = None) -> Iterator[Broker]:
-    broker = _started(directory, proxy)
+    broker = started(directory, proxy)
     if proxy is not None:
         proxy.open(broker.port)
     yield broker
     broker.stop()
 
 
-def _started(directory: Path, proxy: Proxy | None) -> Broker:
+def started(directory: Path, proxy: Proxy | None = None, *, secure: bool = False) -> Broker:
     """Another process may take a free port before the broker does, so it is tried again."""
     failures = []
     for attempt in range(START_TRIES):
-        broker = Broker(directory / str(attempt), None if proxy is None else proxy.port)
+        broker = Broker(
+            directory / str(attempt), None if proxy is None else proxy.port, secure=secure
+        )
         try:
             broker.start()
         except BrokerMissing as missing:
