@@ -7,6 +7,7 @@ before is not said again. Everything happens under one lock, so that no snapshot
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -122,6 +123,8 @@ class StreamWorker:
             )
         self.ends[partition], self.begins[partition] = end, begin
         self._saved_s[partition] = time.monotonic()
+        gc.collect()
+        gc.freeze()  # what was loaded stays: the collector need not look through it again and again
         self.totals.loads += 1
         self.totals.load_s = time.monotonic() - began_s
         LOG.info(
