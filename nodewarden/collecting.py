@@ -88,7 +88,8 @@ def build_agent(
         socket=StepSocket(Path(settings.step_socket), clock)
         if settings.step_socket and not once else None,
         found=found, found_settling=found_settling,
-        jobs=JobsHere(Path(settings.jobs_dir), node, clock) if settings.jobs_dir else None,
+        jobs=JobsHere(Path(settings.jobs_dir), node, Path(settings.proc_path), clock)
+        if settings.jobs_dir else None,
     )  # fmt: skip
     return Agent(node, sources, sink, counts, Notes(say, clock), clock)
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, structs
 
+from collectors.agent.array_names import array_name
 from telemetry.codec import AT_MAX_S, name_fault, rejected
 from telemetry.ports import Clock
 from telemetry.records import Event, Record, Rejected, Steps
@@ -22,6 +23,7 @@ JOBS_MAX = 256
 FILE_BYTES_MAX = 65_536
 AGAIN_S = 60.0
 FRESH_S = 2.0  # a directory that changed within this may change again without showing it
+NAMED_AGAIN_S = 10.0
 SLACK_S = 2.0  # the prolog writes whole seconds
 
 
@@ -42,8 +44,11 @@ _DECODER = msgspec.json.Decoder(JobHere)
 class JobsHere:
     """The directory, looked at anew where it changed."""
 
-    def __init__(self, directory: Path, node: str, clock: Clock) -> None:
+    def __init__(self, directory: Path, node: str, proc: Path, clock: Clock) -> None:
         self._directory, self._node, self._clock = directory, node, clock
+        self._proc = proc
+        self._names: dict[str, str] = {}  # of jobs that are here, as squeue has them
+        self._asked_s: float | None = None
         self._changed_ns: int | None = None
         self._read_s = 0.0
         self._told: dict[str, int] = {}  # broken files that were told of, by when they were written
@@ -70,7 +75,18 @@ class JobsHere:
         job = self.jobs[0]
         if record.node != self._node or record.at < job.started_at - SLACK_S:
             return record
-        return structs.replace(record, job=job.job)
+        return structs.replace(record, job=self._named(job.job))
+
+    def _named(self, job: str) -> str:
+        """Looked up when it is wanted: a job's processes begin after the prolog."""
+        now_s = self._clock.monotonic_s()
+        waits = self._asked_s is not None and now_s - self._asked_s < NAMED_AGAIN_S
+        if job not in self._names and job.isdecimal() and not waits:
+            self._asked_s = now_s
+            name = array_name(self._proc, job)
+            if name is not None:
+                self._names[job] = name
+        return self._names.get(job, job)
 
     def _read(self) -> list[Rejected]:
         jobs: dict[str, JobHere] = {}
@@ -92,6 +108,8 @@ class JobsHere:
                 broken.append(found)
         self._told = told
         self.jobs = tuple(jobs.values())
+        self._names = {job: name for job, name in self._names.items() if job in jobs}
+        self._asked_s = None
         return broken
 
     def _files(self) -> list[Path]:

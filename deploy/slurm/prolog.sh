@@ -19,7 +19,7 @@ plain() { # $1 holds nothing but what ids and host lists are made of
 }
 
 plain "$id" || exit 0
-job=$id
+job=$id # of a task of an array Slurm tells a node only this; the agent finds its name
 if plain "${SLURM_ARRAY_JOB_ID:-}" && plain "${SLURM_ARRAY_TASK_ID:-}"; then
 	job=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID} # as squeue names it
 fi

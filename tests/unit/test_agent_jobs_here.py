@@ -34,7 +34,7 @@ def slurm(script: str, directory: Path, shell: str = "sh", **environ: str) -> in
 
 
 def jobs(directory: Path) -> JobsHere:
-    here = JobsHere(directory, "n1", ManualClock(AT_S))
+    here = JobsHere(directory, "n1", directory.parent / "proc", ManualClock(AT_S))
     assert [] == here.look()
     return here
 
@@ -109,6 +109,36 @@ def test_records_of_this_node_name_the_job_where_they_name_none(directory: Path)
     assert frame is here.stamped(frame)
 
 
+def environ(directory: Path, process: int, *words: str) -> None:
+    path = directory.parent / "proc" / str(process) / "environ"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(word.encode() + b"\x00" for word in words))
+
+
+def test_a_task_of_an_array_takes_its_name_from_its_processes(directory: Path) -> None:
+    """Slurm's prolog on a node is told only the plain number."""
+    put(directory, "44", "44")
+    clock = ManualClock(AT_S)
+    here = JobsHere(directory, "n1", directory.parent / "proc", clock)
+    here.look()
+    assert "44" == job_of(here, event())  # it has no process yet
+    environ(directory, 7, "SLURM_JOB_ID=4", "SLURM_ARRAY_JOB_ID=4", "SLURM_ARRAY_TASK_ID=1")
+    environ(directory, 8, "A=b", "SLURM_ARRAY_TASK_ID=2", "SLURM_JOB_ID=44",
+            "SLURM_ARRAY_JOB_ID=42")  # fmt: skip
+    environ(directory, 9, "\udcff junk".encode("utf-8", "replace").decode())
+    clock.advance(11.0)
+    assert "42_2" == job_of(here, event())
+    (directory.parent / "proc" / "8" / "environ").unlink()
+    clock.advance(11.0)
+    assert "42_2" == job_of(here, event())
+
+
+def test_a_job_of_no_array_keeps_its_number(directory: Path) -> None:
+    put(directory, "44", "44")
+    environ(directory, 8, "SLURM_JOB_ID=44", "SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_JOB_ID=../x")
+    assert "44" == job_of(jobs(directory), event())
+
+
 def test_two_jobs_on_a_node_name_nobody(directory: Path) -> None:
     put(directory, "42", "42")
     put(directory, "43", "43")
@@ -144,7 +174,7 @@ def test_a_file_that_is_no_job_is_told_of_once(directory: Path, data: bytes) -> 
     put(directory, "42", "42")
     (directory / "junk").write_bytes(data)
     clock = ManualClock(AT_S)
-    here = JobsHere(directory, "n1", clock)
+    here = JobsHere(directory, "n1", directory.parent / "proc", clock)
     assert [str(directory / "junk")] == [one.place for one in here.look()]
     for _ in range(3):
         clock.advance(100.0)
