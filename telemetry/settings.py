@@ -587,6 +587,8 @@ class ActSettings(Section, frozen=True, kw_only=True):
     tokens: dict[str, TokenLine] = {}  # name = "operator:<SHA-256 of the token, hex>"
     body_max_bytes: Annotated[int, Meta(ge=256, le=1_000_000)] = 16_384  # of a request
     metrics_address: str = "127.0.0.1:9111"
+    workers: tuple[str, ...] = ("http://127.0.0.1:9108/metrics",)  # of all workers: who is blind
+    inventory: str = "http://127.0.0.1:9110/metrics"  # of the inventory poller: the listing's age
     transactional_id: str = "nodewarden-act"  # one active instance per id
     session_s: Annotated[float, Meta(ge=6.0, le=300.0)] = 10.0  # a silent instance is replaced
     act_within_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0  # of the acknowledged intent
@@ -597,6 +599,13 @@ class ActSettings(Section, frozen=True, kw_only=True):
     snapshot_records: Count = 1_000  # the ledger's snapshot is said again after so many records
     keep_s: Positive = 604_800.0  # what is over is forgotten by the ledger; the log keeps it
     entries_max: Count = 20_000  # decisions and requests in memory, each
+
+
+class NotifyPlaceSettings(Section, frozen=True, kw_only=True):
+    """`act` tells people. Receivers and routes stand in a file of their own (docs/paging.md)."""
+
+    file: str = ""  # the notify file (TOML); "": nobody is told
+    state_dir: str = "/var/lib/nodewarden/notify"  # what is told and what is still to be told
 
 
 class WatchSettings(Section, frozen=True, kw_only=True):
@@ -638,5 +647,6 @@ class Configuration(Section, frozen=True, kw_only=True):
     prometheus: PrometheusSettings = PrometheusSettings()
     syslog: SyslogSettings = SyslogSettings()
     act: ActSettings = ActSettings()
+    notify: NotifyPlaceSettings = NotifyPlaceSettings()
     watch: WatchSettings = WatchSettings()
     deadman: DeadmanSettings = DeadmanSettings()

@@ -1,0 +1,78 @@
+"""One POST over urllib3: a time-out, no redirects, nothing tried again, a bound on the answer."""
+
+from __future__ import annotations
+
+import contextlib
+
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.exceptions import (
+    TimeoutError as TimedOut,
+)
+
+from actions.notify.calls import Answer, Call, NoAnswer
+from actions.notify.settings import ReceiverSettings
+from telemetry.errors import SettingsError
+
+ANSWER_MAX_BYTES = 65_536
+RETRY_AFTER_MAX_S = 600.0
+
+
+class UrllibHttp:
+    """A receiver's connections. Errors never hold a URL: its path may be the secret."""
+
+    def __init__(self, name: str, settings: ReceiverSettings) -> None:
+        """Raises SettingsError where the CA file or the proxy cannot be used."""
+        timeout = urllib3.Timeout(total=settings.timeout_s)
+        try:
+            if settings.proxy_url:
+                self._pool: urllib3.PoolManager = urllib3.ProxyManager(
+                    settings.proxy_url, timeout=timeout, ca_certs=settings.ca_file or None
+                )
+            else:
+                self._pool = urllib3.PoolManager(timeout=timeout, ca_certs=settings.ca_file or None)
+            if settings.ca_file:
+                with open(settings.ca_file, "rb"):
+                    pass
+        except OSError as error:
+            said = f"{settings.ca_file}: {error.strerror}"
+            raise SettingsError(f"receivers.{name}.ca_file: {said}") from error
+        except (HTTPError, ValueError) as error:
+            raise SettingsError(f"receivers.{name}.proxy_url: no usable proxy") from error
+
+    def post(self, call: Call) -> Answer | NoAnswer:
+        """Any status is an answer."""
+        try:
+            response = self._pool.request(
+                "POST", call.url, body=call.body, headers=dict(call.headers), retries=False,
+                redirect=False, preload_content=False,
+            )  # fmt: skip
+            try:
+                body = response.read1(ANSWER_MAX_BYTES) or b""
+                return Answer(response.status, body, _retry_after_s(response.headers))
+            finally:
+                response.close()
+        except SSLError:
+            return NoAnswer("tls")
+        except (ConnectTimeoutError, ReadTimeoutError, TimedOut, TimeoutError):
+            return NoAnswer("timeout")
+        except (HTTPError, LocationParseError, OSError, ValueError):
+            return NoAnswer("connect")
+
+    def close(self) -> None:
+        """Leave the connections."""
+        self._pool.clear()
+
+
+def _retry_after_s(headers: urllib3.HTTPHeaderDict) -> float | None:
+    with contextlib.suppress(ValueError):
+        seconds = float(headers.get("Retry-After", ""))
+        if 0.0 <= seconds <= RETRY_AFTER_MAX_S:
+            return seconds
+    return None
