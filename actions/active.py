@@ -15,7 +15,7 @@ import msgspec
 
 from actions.desk import Desk, Question, Reply
 from actions.metrics import ActMetrics
-from actions.ports import ActionLog, Executor
+from actions.ports import ActionLog, Executor, Teller
 from actions.service import ActionService, outcome
 from telemetry.actions import (
     ActionRecord,
@@ -26,6 +26,7 @@ from telemetry.actions import (
     Preconditions,
     Request,
 )
+from telemetry.archive_line import ArchiveLine
 from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.findings import Incident, stable_id
 from telemetry.ports import Clock, LogReader
@@ -37,14 +38,10 @@ SHOWN_MAX = 5_000  # incidents in memory, for people
 CLOSED_SHOWN_S = 86_400.0
 REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
 HOUSEKEEPING_S = 60.0
+SILENT_POLLS = 40
 
 _log = logging.getLogger("nodewarden.act")
-Tell = Callable[[Incident, Sequence[Decision]], None]
 Point = Callable[[str], None]
-
-
-def nothing_told(incident: Incident, decisions: Sequence[Decision]) -> None:
-    """Where there are no notifiers."""
 
 
 def no_point(name: str) -> None:
@@ -55,14 +52,17 @@ class Outside(msgspec.Struct, frozen=True):
     """What the active instance works with; all of it may fail.
 
     control  hands a Control record to the telemetry; raises PublishError
-    tell     hands an incident with its new decisions to the notifiers; never raises
+    point    is told the name of each point of the work
+    teller   None where nobody is told
+    tells    whether people are to be told of a decision
     """
 
     log: ActionLog
     incidents: LogReader
     executor: Executor
     control: Callable[[Control], None]
-    tell: Tell = nothing_told
+    teller: Teller | None = None
+    tells: Callable[[Decision], bool] = lambda _decision: True
     point: Point = no_point
 
 
@@ -81,6 +81,8 @@ class Active:
         self._since_snapshot = 0
         self._refusals: list[float] = []
         self._untold: list[Request] = []
+        self._left: dict[int, int] = {}  # partition -> the end that is still to be reached
+        self._silent_polls = 0
         self._started_s = self._housekept_s = clock.monotonic_s()
 
     # -- its life
@@ -103,6 +105,7 @@ class Active:
         places = [(INCIDENTS, partition) for partition in partitions]
         bounds = self._outside.incidents.bounds(places)
         self._outside.incidents.assign({place: bounds[place][0] for place in places})
+        self._left = {place[1]: end for place, (first, end) in bounds.items() if first < end}
         self._desk.open = True
         self._metrics.active.set(1)
         _log.info("active instance=%s epoch=%d", self._instance, lease.epoch)
@@ -130,24 +133,60 @@ class Active:
             _log.warning("incidents_unread error=%s", error)
             self._clock.sleep(wait_s)
             return
+        self._catch_up(lines)
+        told: list[Incident] = []
+        made: list[Decision] = []
         for line in lines:
             incident = _incident(line.value)
             if incident is None:
                 self._metrics.rejected.inc(line.value is not None)
                 continue
+            told.append(incident)
             self._show(incident)
-            if line.offset < self._ledger.positions.get(line.partition, 0):
-                continue
-            if self._is_old(incident):
-                continue
-            now_s = self._clock.time_s()
-            made = self._service.incident(incident, (line.partition, line.offset), now_s)
+            made += self._decided(incident, (line.partition, line.offset))
+        if made:
             self._outside.point("decision.before")
             self._commit(made)
-            if made:
-                self._outside.point("decision.after")
-            if self._ledger.snoozed.get(incident.id, 0.0) <= now_s:
-                self._outside.tell(incident, made)
+            self._outside.point("decision.after")
+        if told and self._outside.teller is not None:
+            for incident in told:
+                self._tell(incident, self._outside.teller)
+            self._save_told()
+
+    def _catch_up(self, lines: Sequence[ArchiveLine]) -> None:
+        """Nothing is done before all that is known of the incidents has been read."""
+        self._silent_polls = 0 if lines else self._silent_polls + 1
+        for line in lines:
+            if line.offset + 1 >= self._left.get(line.partition, line.offset + 2):
+                del self._left[line.partition]
+        if self._silent_polls >= SILENT_POLLS:  # the end was compacted away
+            self._left.clear()
+
+    def _decided(self, incident: Incident, source: tuple[int, int]) -> list[Decision]:
+        """The new decisions; the next one knows of them, and nobody else before the commit."""
+        if source[1] < self._ledger.positions.get(source[0], 0) or self._is_old(incident):
+            return []
+        made = self._service.incident(incident, source, self._clock.time_s())
+        for decision in made:
+            self._ledger.take(decision)
+        return made
+
+    def _tell(self, incident: Incident, teller: Teller) -> None:
+        """Who was told hears the end too, whatever was decided since."""
+        if self._ledger.snoozed.get(incident.id, 0.0) > self._clock.time_s():
+            return
+        decisions = self._ledger.of_incident(incident.id)
+        told = [one for one in decisions if self._outside.tells(one)]
+        if told:
+            teller.take(incident, told[-1])
+
+    def _save_told(self) -> None:
+        if self._outside.teller is None:
+            return
+        try:
+            self._outside.teller.save()
+        except SourceUnavailable as error:  # it stays to be saved
+            _log.error("told_unsaved error=%s", error)
 
     def _is_old(self, incident: Incident) -> bool:
         """Over before anybody of us ever looked: nothing is left to decide."""
@@ -184,6 +223,9 @@ class Active:
             self._commit(said)
         if request.control is not None:
             self._untold.append(request)
+        if request.accepted and request.verb == "ack" and self._outside.teller is not None:
+            self._outside.teller.acknowledge(request.target, request.by)
+            self._save_told()
         if request.accepted:
             decided = [one for one in said if isinstance(one, Decision)]
             return Reply(200, {"request": _plain(request), "decisions": _plain(decided)})
@@ -223,7 +265,7 @@ class Active:
         }  # fmt: skip
 
     def _audit(self, incident: str) -> dict[str, Any]:
-        decisions = [one for one in self._ledger.decisions.values() if one.incident == incident]
+        decisions = self._ledger.of_incident(incident)
         of = {one.id for one in decisions}
         commands = [one for one in self._ledger.commands.values() if one.decision in of]
         outcomes = [
@@ -258,13 +300,19 @@ class Active:
     # -- commands
 
     def _carry_out(self) -> None:
+        if self._left:
+            return
         self._take_over_others()
-        for command in self._service.intents(self._clock.time_s(), self._ledger.epoch):
+        now_s = self._clock.time_s()
+        for said in self._service.intents(self._shown.get, now_s, self._ledger.epoch):
+            if isinstance(said, Decision):
+                self._commit([said])
+                continue
             self._outside.point("intent.before")
-            self._commit([command])
+            self._commit([said])
             acknowledged_s = self._clock.monotonic_s()
             self._outside.point("intent.after")
-            self._act(command, acknowledged_s)
+            self._act(said, acknowledged_s)
 
     def _take_over_others(self) -> None:
         """Intents of an instance before us: its call may still be under way for so long."""
@@ -281,7 +329,13 @@ class Active:
             self._act(command, self._clock.monotonic_s(), foreign=True)
 
     def _act(self, command: Command, acknowledged_s: float, *, foreign: bool = False) -> None:
-        self._finish(self._tried(command, acknowledged_s, foreign))
+        done = self._tried(command, acknowledged_s, foreign)
+        self._finish(done)
+        teller = self._outside.teller
+        if teller is not None and done.status in ("done", "unknown"):
+            summary = f"{command.action} {', '.join(command.targets)}: {done.status}"
+            teller.changed(command.id, command.incident, summary, command.targets)
+            self._save_told()
 
     def _tried(self, command: Command, acknowledged_s: float, foreign: bool) -> Outcome:
         now_s = self._clock.time_s
@@ -295,7 +349,7 @@ class Active:
         if foreign and achieved is None:
             why = "an instance that is gone may have done it; nobody can read it back"
             return outcome(command, "unknown", why, now_s())
-        why = self._service.objection(command, found, now_s())
+        why = self._service.objection(command, found, self._shown.get, now_s())
         if why:
             return outcome(command, "refused", why, now_s())
         return self._called(command, found, acknowledged_s)

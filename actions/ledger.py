@@ -36,6 +36,7 @@ class Ledger:
     def __init__(self, entries_max: int = 20_000) -> None:
         self._entries_max = entries_max
         self.decisions: dict[str, Decision] = {}
+        self._by_incident: dict[str, list[str]] = {}
         self.commands: dict[str, Command] = {}
         self.outcomes: dict[str, Outcome] = {}
         self.requests: dict[str, Request] = {}
@@ -81,13 +82,16 @@ class Ledger:
             if outcome is not None and outcome.status in ("done", "unknown"):
                 yield command, outcome
 
+    def of_incident(self, name: str) -> list[Decision]:
+        """Its decisions, oldest first."""
+        return [self.decisions[one] for one in self._by_incident.get(name, ())]
+
     def find(self, target: str) -> Decision | None:
         """The decision of that id, or the newest of that incident that still waits."""
         if target in self.decisions:
             return self.decisions[target]
-        of_incident = [one for one in self.decisions.values() if one.incident == target]
-        waiting = [one for one in of_incident if one.state == "waiting"]
-        found = waiting or of_incident
+        of_incident = self.of_incident(target)
+        found = [one for one in of_incident if one.state == "waiting"] or of_incident
         return found[-1] if found else None
 
     def forget(self, before_s: float) -> None:
@@ -103,7 +107,11 @@ class Ledger:
             rest = [one for one in self.decisions if one not in known and not self._is_open(one)]
             gone += rest[:surplus]
         for name in gone:
-            del self.decisions[name]
+            decision = self.decisions.pop(name)
+            others = self._by_incident[decision.incident]
+            others.remove(name)
+            if not others:
+                del self._by_incident[decision.incident]
             command = self.commands.pop(name, None)
             if command is not None:
                 self.outcomes.pop(command.id, None)
@@ -158,6 +166,8 @@ class Ledger:
 
     def _decision(self, said: Decision) -> None:
         known = self.decisions.get(said.id)
+        if known is None:
+            self._by_incident.setdefault(said.incident, []).append(said.id)
         if known is None or said.revision > known.revision:
             self.decisions[said.id] = said
         if said.source is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from telemetry.actions import ActionRecord, Command, Outcome, Preconditions
+from telemetry.actions import ActionRecord, Command, Decision, Outcome, Preconditions
+from telemetry.findings import Incident
 
 
 class Executor(Protocol):
@@ -33,4 +34,24 @@ class ActionLog(Protocol):
         Raises Fenced where another instance has taken over, PublishError where it is not known
         whether they are in; after either nothing more can be written.
         """
+        ...
+
+
+class Teller(Protocol):
+    """Tells people; makes no call while it is asked, but later, in its own time."""
+
+    def take(self, incident: Incident, decision: Decision | None = None) -> None:
+        """A revision of an incident, with what was decided; an older one changes nothing."""
+        ...
+
+    def acknowledge(self, incident: str, by: str) -> int:
+        """Somebody has it; returns how many pages that are."""
+        ...
+
+    def changed(self, change_id: str, incident: str, summary: str, targets: Sequence[str]) -> None:
+        """A node was isolated or given back; the same `change_id` is told once."""
+        ...
+
+    def save(self) -> None:
+        """Return when what was taken is kept. Raises SourceUnavailable."""
         ...

@@ -1,7 +1,7 @@
 """The action service as a state machine: incidents, requests and time in, records out.
 
-It changes nothing itself: who drives it writes the records to the log and, once they are
-acknowledged, lets the ledger take them. So nothing counts that the log does not have.
+It changes nothing itself: who drives it writes the records to the log and lets the ledger take
+them. Nothing is done and nobody is told before they are acknowledged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ RELEASE_RUNG = "person_release"
 PERSON_RUNG = "person_isolate"
 TEXT_MAX = 1_000  # characters of what a person writes
 Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
+Recheck = Callable[[Decision, Incident | None, RailContext, RailSettings, float], Decision]
 ContextOf = Callable[[float], RailContext]
+IncidentOf = Callable[[str], Incident | None]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,14 +60,17 @@ class ActionService:
 
     decide   the rails: F(verdict, incident, context, settings, now) -> Decision
     context  what the rails read, at a time
+    recheck  the rails once more before something is done: F(decision, incident, context, settings,
+             now) -> the decision, or what it has become
     """
 
     def __init__(
-        self, ledger: Ledger, settings: ActSettings, decide: Decide, context: ContextOf
-    ) -> None:
+        self, ledger: Ledger, settings: ActSettings, decide: Decide, context: ContextOf,
+        recheck: Recheck | None = None,
+    ) -> None:  # fmt: skip
         self.ledger = ledger
         self._settings = settings
-        self._decide = decide
+        self._decide, self._recheck = decide, recheck
         self._context = context
 
     # -- incidents and time
@@ -87,8 +92,8 @@ class ActionService:
         why = f"merged into {incident.merged_into}" if incident.merged_into else "closed"
         over = [
             _next(one, "refused", f"the incident was {why} before anything was done", now_s)
-            for one in self.ledger.decisions.values()
-            if one.incident == incident.id and self._is_pending(one)
+            for one in self.ledger.of_incident(incident.id)
+            if self._is_pending(one)
         ]
         return said + over
 
@@ -102,24 +107,48 @@ class ActionService:
 
     # -- commands
 
-    def intents(self, now_s: float, epoch: int) -> list[Command]:
-        """A command for each approved decision that has none; none while paused."""
+    def intents(
+        self, incident_of: IncidentOf, now_s: float, epoch: int
+    ) -> list[Command | Decision]:  # fmt: skip
+        """A command for each approved decision that has none, or the decision's refusal where the
+        rails now say so. None while paused.
+        """
         if self.ledger.paused:
             return []
-        return [
-            self._command(one, now_s, epoch)
-            for one in self.ledger.decisions.values()
-            if one.state == "approved" and self._is_pending(one)
-            and (one.expires_at is None or now_s < one.expires_at)
-        ]  # fmt: skip
+        said: list[Command | Decision] = []
+        for one in list(self.ledger.decisions.values()):
+            if one.state != "approved" or not self._is_pending(one):
+                continue
+            if one.expires_at is not None and now_s >= one.expires_at:
+                continue
+            checked = self._checked(one, incident_of, now_s)
+            said.append(self._command(one, now_s, epoch) if checked is one else checked)
+        return said
 
-    def objection(self, command: Command, found: Preconditions, now_s: float) -> str:
+    def objection(
+        self, command: Command, found: Preconditions, incident_of: IncidentOf, now_s: float
+    ) -> str:
         """Why the command must not be carried out now; "" where nothing speaks against it."""
         if self.ledger.paused:
             return "paused"
         if now_s >= command.expires_at:
             return f"expired at {_clock(command.expires_at)}"
+        decision = self.ledger.decisions.get(command.decision)
+        if decision is None:
+            return "its decision is no longer known"
+        checked = self._checked(decision, incident_of, now_s)
+        if checked is not decision:
+            return checked.reason
         return difference(command.preconditions, found)
+
+    def _checked(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> Decision:
+        """A person's own isolation or release has no incident, and no rails."""
+        if self._recheck is None or not decision.incident:
+            return decision
+        return self._recheck(
+            decision, incident_of(decision.incident), self._context(now_s), self._settings.rails,
+            now_s,
+        )  # fmt: skip
 
     # -- people
 

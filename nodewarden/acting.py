@@ -8,19 +8,19 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
-from actions.active import Active, Outside, Point, Tell, no_point, nothing_told
+from actions.active import Active, Outside, Point, no_point
 from actions.desk import Desk
 from actions.ledger import Ledger
 from actions.ledger_log import encode, key_of, rebuild
 from actions.metrics import ActMetrics
-from actions.ports import Executor
-from actions.service import ActionService, Decide, observing
+from actions.ports import Executor, Teller
+from actions.service import ActionService, Decide, Recheck, observing
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.membership import Membership
 from collectors.broker.publisher import KafkaPublisher
 from collectors.broker.transactions import Transactions
 from collectors.link import Message
-from telemetry.actions import ActionRecord, RailContext
+from telemetry.actions import ActionRecord, Decision, RailContext
 from telemetry.codec import encode as encode_telemetry
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
@@ -51,20 +51,22 @@ class KafkaActionLog:
 class Acting:
     """Stands by until it is the active instance, and acts until it is no more, or `stop` is set.
 
-    decide    the rails
+    decide    the rails; `recheck`: once more before something is done
     context   what they read: F(ledger, now) -> RailContext
+    teller    tells people of what `tells` says; None: nobody
     raises    Fenced, PublishError, SourceUnavailable: the process ends, and may start again
     """
 
     def __init__(
         self, configuration: Configuration, executor: Executor, desk: Desk, clock: Clock,
         metrics: ActMetrics, *, decide: Decide = observing, context: ContextFor | None = None,
-        tell: Tell = nothing_told, point: Point = no_point,
+        recheck: Recheck | None = None, teller: Teller | None = None,
+        tells: Callable[[Decision], bool] = lambda _decision: True, point: Point = no_point,
     ) -> None:  # fmt: skip
         self._configuration, self._executor, self._desk = configuration, executor, desk
         self._clock, self._metrics = clock, metrics
         self._decide, self._context = decide, context or _paused_only
-        self._tell, self._point = tell, point
+        self._recheck, self._teller, self._tells, self._point = recheck, teller, tells, point
         self._shard = live_partition(configuration)
 
     def run(self, stop: threading.Event) -> None:
@@ -121,11 +123,12 @@ class Acting:
             publisher.flush()
 
         service = ActionService(
-            ledger, self._configuration.act, self._decide, lambda now: self._context(ledger, now)
-        )
+            ledger, self._configuration.act, self._decide,
+            lambda now_s: self._context(ledger, now_s), self._recheck,
+        )  # fmt: skip
         outside = Outside(
-            KafkaActionLog(transactions), incidents, self._executor, control, self._tell,
-            self._point,
+            KafkaActionLog(transactions), incidents, self._executor, control, self._teller,
+            self._tells, self._point,
         )  # fmt: skip
         return Active(
             service, outside, self._desk, self._configuration.act, self._clock, self._metrics,
