@@ -1,0 +1,97 @@
+"""How much may go: budgets by scope and time, and the breaker for when a rule runs wild."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from actions.rail_rules import NOWHERE, QUARANTINE, UNUSED, Question, where
+from telemetry.actions import Rail, RailContext
+from telemetry.findings import Verdict
+from telemetry.settings import RailSettings
+
+
+def charges(verdict: Verdict, job: str, context: RailContext) -> dict[str, int]:
+    """Scope -> nodes that the verdict takes from its budget; what the ledger has to count too.
+
+    A quarantine of a whole job has a budget of its own, "quarantine". A node whose rack, leaf or
+    pool nobody knows counts in the cluster's at least.
+    """
+    if verdict.step == "quarantine":
+        return {QUARANTINE: len(verdict.targets)}
+    found: Counter[str] = Counter()
+    for node in verdict.targets:
+        found.update(where(context, node))
+    if job and verdict.targets:
+        found[f"job:{job}"] = len(verdict.targets)
+    return dict(found)
+
+
+def budgets(asked: Question) -> Iterator[Rail]:
+    """Each scope's nodes within an hour and within a day, this verdict's too."""
+    for scope, added in sorted(charges(asked.verdict, asked.incident.job, asked.context).items()):
+        used = asked.context.used.get(scope, UNUSED)
+        for span, before, most in zip(
+            ("hour", "day"), (used.hour, used.day), limits(scope, asked.settings), strict=True
+        ):
+            words = f"{before} used and {added} wanted of {most} in a {span}"
+            yield Rail(f"budget {scope} {span}", before + added <= most, words)
+
+
+def limits(scope: str, settings: RailSettings) -> tuple[int, int]:
+    """(a scope's nodes in an hour, in a day)."""
+    held = settings.quarantine_nodes_per_day
+    by_kind = {
+        "job": (settings.job_nodes_per_hour, settings.job_nodes_per_day),
+        "rack": (settings.rack_nodes_per_hour, settings.rack_nodes_per_day),
+        "leaf": (settings.leaf_nodes_per_hour, settings.leaf_nodes_per_day),
+        "pool": (settings.pool_nodes_per_hour, settings.pool_nodes_per_day),
+        "cluster": (settings.cluster_nodes_per_hour, settings.cluster_nodes_per_day),
+        QUARANTINE: (held, held),
+    }
+    return by_kind[scope.partition(":")[0]]
+
+
+def breaker(asked: Question) -> Iterator[Rail]:
+    """Closed where a rule wants few out; open it lets no node go. Releases do not ask it.
+
+    A quarantine is one decision about many nodes, which a person takes: only others open it.
+    """
+    wanted = dict(asked.context.recent)
+    if asked.verdict.step != "quarantine":
+        wanted.update(dict.fromkeys(asked.verdict.targets, asked.now_s))
+    is_open, words = breaker_open(wanted, asked.context, asked.settings, asked.now_s)
+    yield Rail("breaker", not is_open, words)
+
+
+def breaker_open(
+    recent: Mapping[str, float], context: RailContext, settings: RailSettings, now_s: float
+) -> tuple[bool, str]:
+    """Whether it is open at `now_s`, and why.
+
+    recent  node -> when a verdict last wanted it out
+
+    It opens at `breaker_nodes`, or at `breaker_share` of a rack, leaf, pool or job of which the
+    size is known; once open it closes only at `breaker_close_nodes`.
+    """
+    since_s = now_s - settings.breaker_window_s
+    wanted = [node for node, at in recent.items() if at > since_s]
+    count = f"{len(wanted)} nodes wanted out in {settings.breaker_window_s:g} s"
+    if len(wanted) >= settings.breaker_nodes:
+        return True, f"{count}, it opens at {settings.breaker_nodes}"
+    for scope, of_it in sorted(Counter(_scopes(context, wanted)).items()):
+        size = context.sizes.get(scope)
+        if size and of_it >= max(settings.breaker_share_nodes_min, settings.breaker_share * size):
+            most = 100.0 * settings.breaker_share
+            return True, f"{of_it} of {size} nodes of {scope} wanted out, it opens at {most:g} %"
+    if context.breaker_open and len(wanted) > settings.breaker_close_nodes:
+        return True, f"{count}; it is open and closes at {settings.breaker_close_nodes}"
+    return False, f"{count}, it opens at {settings.breaker_nodes}"
+
+
+def _scopes(context: RailContext, nodes: Iterable[str]) -> Iterator[str]:
+    for node in nodes:
+        yield from where(context, node)
+        job = context.places.get(node, NOWHERE).job
+        if job:
+            yield f"job:{job}"
