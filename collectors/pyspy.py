@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collectors import faulthandler
 from collectors.files import lines
 from collectors.json_values import values, whole
 
@@ -44,6 +45,7 @@ FORMS = (
      "ray-project/ray#3187"),
     ("py-spy dump --json", '[{"pid": 12, "thread_name": "MainThread", "frames": []}]',
      "field names from py-spy's source; no real file"),
+    ("faulthandler", faulthandler.EXAMPLE, "CPython's faulthandler"),
     ("top frames by node", "trace-node-iam52\\n    wait", "bigscience-workshop/bigscience tr11"),
 )  # fmt: skip
 """Name, example and source of each form that is read."""
@@ -85,6 +87,11 @@ def read_stacks(file: str, pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     first = next(source, b"")
     if first.lstrip()[:1] in (b"[", b"{") and b'"frames"' in first:
         found = _of_json(whole(_chain(first, source)))
+    elif faulthandler.is_dump(first):
+        texts = lines(_chain(first, source), LINE_BYTES_MAX)
+        found = faulthandler.read_faulthandler(
+            text.decode("utf-8", "replace").rstrip("\r") for text in texts
+        )
     else:
         node = _FILE.search(file)
         found = Dump(node["node"] if node is not None else None).read(

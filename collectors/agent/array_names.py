@@ -1,7 +1,7 @@
 """What squeue calls a job whose plain number the prolog was told.
 
-Slurm (22.05 was looked at) tells a node's prolog nothing of arrays: task 2 of array 42 is job 44 there
-and 42_2 to everybody else. The job's own processes know both.
+Slurm (22.05 was looked at) tells a node's prolog nothing of arrays: task 2 of array 42 is job 44
+there and 42_2 to everybody else. The job's own processes know both.
 """
 
 from __future__ import annotations

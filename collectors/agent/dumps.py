@@ -6,15 +6,13 @@ The file itself stays where it is. What it holds in full waits for record kinds 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.agent.log_names import LogNames
 from collectors.collectives.reader import read_collectives
-from collectors.faulthandler import is_dump, read_faulthandler
-from collectors.files import lines, looks_like_text
-from collectors.pyspy import LINE_BYTES_MAX, read_stacks
+from collectors.files import looks_like_text
+from collectors.pyspy import read_stacks
 from telemetry.codec import rejected
 from telemetry.records import Event, Rejected
 
@@ -101,7 +99,7 @@ def of_stacks(found: Found) -> Said:
         said.reject("no text", found.data[:4_096].decode("utf-8", "replace"), found)
         return said
     stacks = _Stacks()
-    for one in _stacks(found):
+    for one in read_stacks(found.path, [found.data]):
         if one["type"] == "rejected":
             said.reject(one["reason"], one["text"], found)
         else:
@@ -120,16 +118,6 @@ def named(names: LogNames, path: str, has_job: bool) -> tuple[str, int | None]:
     read = names.read(path)
     job, rank = read if read is not None else ("", None)
     return (job if has_job else ""), rank
-
-
-def _stacks(found: Found) -> Iterator[dict[str, Any]]:
-    if is_dump(found.data):
-        texts = (
-            line.decode("utf-8", "replace").rstrip("\r")
-            for line in lines(iter([found.data]), LINE_BYTES_MAX)
-        )
-        return read_faulthandler(texts)
-    return read_stacks(found.path, [found.data])
 
 
 def _event(
