@@ -20,8 +20,8 @@ REJECTED = "nodewarden.rejected"
 # fails for good: one wrong clock would mute its node. So the broker's clock stamps everything.
 TIMESTAMP_TYPE = "LogAppendTime"
 
-# Of a simulated node of 8 GPUs and 8 NICs whose job tells its steps, GPUs every 15 s, NICs every 60;
-# tests/unit/test_topics_page.py measures it.
+# Of a simulated node of 8 GPUs and 8 NICs whose job tells its steps, GPUs every 15 s, NICs every
+# 60; tests/unit/test_topics_page.py measures it.
 TELEMETRY_NODE_DAY_BYTES = 25_000_000
 
 _DAY_MS = 86_400_000
