@@ -39,6 +39,7 @@ CLOSED_SHOWN_S = 86_400.0
 REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
 HOUSEKEEPING_S = 60.0
 SILENT_POLLS = 40
+OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm"})
 
 _log = logging.getLogger("nodewarden.act")
 Point = Callable[[str], None]
@@ -215,6 +216,9 @@ class Active:
         asked, now_s = question.asked, self._clock.time_s()
         if asked.verb == "read" and not asked.problem:
             return self._read(asked.target)
+        if not asked.problem and asked.verb in OF_INCIDENTS and not self._knows(asked.target):
+            unknown = f"no decision and no incident {asked.target}"
+            asked = msgspec.structs.replace(asked, problem=unknown)
         said, request = self._service.request(asked, now_s)
         self._metrics.requests.labels(request.verb, str(request.accepted).lower()).inc()
         if not request.accepted and not self._may_audit_refusal():
@@ -231,6 +235,9 @@ class Active:
             return Reply(200, {"request": _plain(request), "decisions": _plain(decided)})
         missing = request.reason.startswith("no decision")
         return Reply(question.status or (404 if missing else 409), {"error": request.reason})
+
+    def _knows(self, target: str) -> bool:
+        return target in self._shown or self._ledger.find(target) is not None
 
     def _may_audit_refusal(self) -> bool:
         now_s = self._clock.monotonic_s()

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from actions.active import Active, Outside, Point, no_point
 from actions.desk import Desk
@@ -22,7 +23,7 @@ from collectors.broker.transactions import Transactions
 from collectors.link import Message
 from telemetry.actions import ActionRecord, Decision, RailContext
 from telemetry.codec import encode as encode_telemetry
-from telemetry.errors import SettingsError
+from telemetry.errors import Fenced, SettingsError
 from telemetry.ports import Clock
 from telemetry.records import Control
 from telemetry.settings import Configuration
@@ -33,6 +34,11 @@ REBUILD_RECORDS_MAX = 200_000
 
 _log = logging.getLogger("nodewarden.act")
 ContextFor = Callable[[Ledger, float], RailContext]
+Telling = Callable[[], AbstractContextManager[Teller | None]]
+
+
+def _nobody() -> AbstractContextManager[Teller | None]:
+    return nullcontext()
 
 
 class KafkaActionLog:
@@ -53,20 +59,20 @@ class Acting:
 
     decide    the rails; `recheck`: once more before something is done
     context   what they read: F(ledger, now) -> RailContext
-    teller    tells people of what `tells` says; None: nobody
+    telling   tells people, while the block runs, of what `tells` says
     raises    Fenced, PublishError, SourceUnavailable: the process ends, and may start again
     """
 
     def __init__(
         self, configuration: Configuration, executor: Executor, desk: Desk, clock: Clock,
         metrics: ActMetrics, *, decide: Decide = observing, context: ContextFor | None = None,
-        recheck: Recheck | None = None, teller: Teller | None = None,
+        recheck: Recheck | None = None, telling: Telling = _nobody,
         tells: Callable[[Decision], bool] = lambda _decision: True, point: Point = no_point,
     ) -> None:  # fmt: skip
         self._configuration, self._executor, self._desk = configuration, executor, desk
         self._clock, self._metrics = clock, metrics
         self._decide, self._context = decide, context or _paused_only
-        self._recheck, self._teller, self._tells, self._point = recheck, teller, tells, point
+        self._recheck, self._telling, self._tells, self._point = recheck, telling, tells, point
         self._shard = live_partition(configuration)
 
     def run(self, stop: threading.Event) -> None:
@@ -79,11 +85,14 @@ class Acting:
         try:
             while not stop.is_set():
                 if member.is_active(POLL_S):
-                    self._be_active(member, stop)
+                    with self._telling() as teller:
+                        self._be_active(member, stop, teller)
         finally:
             member.close()
 
-    def _be_active(self, member: Membership, stop: threading.Event) -> None:
+    def _be_active(
+        self, member: Membership, stop: threading.Event, teller: Teller | None
+    ) -> None:  # fmt: skip
         configuration, settings = self._configuration, self._configuration.act
         transactions = Transactions(configuration.kafka, settings.transactional_id)
         reader = incidents = publisher = None
@@ -100,9 +109,11 @@ class Acting:
             )  # fmt: skip
             incidents = KafkaLogReader(configuration.kafka, self._clock, "nodewarden-act")
             publisher = KafkaPublisher(configuration.kafka, self._clock, "nodewarden-act-control")
-            active = self._active(found.ledger, transactions, incidents, publisher)
+            active = self._active(found.ledger, transactions, incidents, publisher, teller)
             active.start(live_partitions(configuration))
-            while not stop.is_set() and member.is_active(0.0):
+            while not stop.is_set():
+                if not member.is_active(0.0):
+                    raise Fenced("the group gave another instance our place; this one ends")
                 active.step(POLL_S)
         finally:
             if active is not None:
@@ -113,7 +124,7 @@ class Acting:
 
     def _active(
         self, ledger: Ledger, transactions: Transactions, incidents: KafkaLogReader,
-        publisher: KafkaPublisher,
+        publisher: KafkaPublisher, teller: Teller | None,
     ) -> Active:  # fmt: skip
         def control(record: Control) -> None:
             publisher.publish(
@@ -127,7 +138,7 @@ class Acting:
             lambda now_s: self._context(ledger, now_s), self._recheck,
         )  # fmt: skip
         outside = Outside(
-            KafkaActionLog(transactions), incidents, self._executor, control, self._teller,
+            KafkaActionLog(transactions), incidents, self._executor, control, teller,
             self._tells, self._point,
         )  # fmt: skip
         return Active(

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from actions.api import Api
+from actions.context import rail_context
 from actions.desk import Desk
 from actions.dry_run import DryRun
 from actions.metrics import ActMetrics
+from actions.ports import Teller
+from actions.rails import decide, recheck, tells
+from actions.windows import calendar
+from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.logs import quiet
+from nodewarden.act_site import SiteReader
 from nodewarden.acting import Acting
 from nodewarden.clock import SystemClock
+from nodewarden.notify_file import read_notify_file
+from nodewarden.notifying import notifying
 from nodewarden.service_log import service_log
 from nodewarden.serving import serve_metrics, stop_on_signals
 from nodewarden.session import Session, broker_option, config_option
@@ -41,11 +52,31 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
         raise SettingsError("act.dry_run: false: no scheduler can be given commands yet")
     if not settings.tokens:
         LOG.warning("no_tokens act.tokens is empty: nobody can approve or pause anything")
+    calendar(settings.rails.maintenance)
+    if configuration.notify.file:  # what is wrong with it is said now, not at the first take-over
+        read_notify_file(Path(configuration.notify.file), configuration.engine.cluster)
     clock, metrics, desk = SystemClock(), ActMetrics(), Desk()
-    acting = Acting(configuration, DryRun(clock.time_s), desk, clock, metrics)
+    site = SiteReader(
+        configuration, clock,
+        lambda: KafkaLogReader(configuration.kafka, clock, "nodewarden-act-site"),
+    )  # fmt: skip
     with (
         serve_metrics(metrics.registry, settings.metrics_address, "act.metrics_address"),
         Api(settings, desk, clock.time_s),
         stop_on_signals() as stop,
     ):
+
+        @contextmanager
+        def telling() -> Iterator[Teller | None]:
+            """Only the active one tells anybody."""
+            with notifying(configuration, clock, metrics.registry, stop, site.place) as told:
+                yield None if told is None else told.notifier
+
+        acting = Acting(
+            configuration, DryRun(clock.time_s), desk, clock, metrics, decide=decide,
+            context=lambda ledger, now_s: rail_context(ledger, site.site, settings, now_s),
+            recheck=recheck, telling=telling, tells=tells,
+        )  # fmt: skip
+        site.refresh()
+        threading.Thread(target=site.run, args=(stop,), name="site", daemon=True).start()
         acting.run(stop)

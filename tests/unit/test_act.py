@@ -213,7 +213,9 @@ def test_a_person_isolates_and_releases_and_the_engine_hears_of_the_release() ->
 def test_what_people_tell_the_engine_has_its_place_in_one_stream_and_is_repeated_in_it() -> None:
     """The engine knows a repeat by node, source, start and number."""
     site = Site()
+    site.tell(incident("a"), incident("b"))
     one = site.start()
+    one.step()
     one.ask(asked("false_alarm", "a"))
     one.ask(asked("false_alarm", "b"))
     site.clock.advance(5.0)
@@ -224,7 +226,11 @@ def test_what_people_tell_the_engine_has_its_place_in_one_stream_and_is_repeated
 
 
 def test_a_snooze_needs_an_end_to_come() -> None:
-    one = Site().start()
+    site = Site()
+    site.tell(incident())
+    one = site.start()
+    one.step()
+    assert one.ask(asked("snooze", "nothing", until=2e9)).status == 404
     assert one.ask(asked("snooze", "a")).status == 409
     assert one.ask(asked("snooze", "a", until=one.active._clock.time_s() + 60.0)).status == 200
     assert "a" in one.ledger.snoozed
