@@ -32,9 +32,10 @@ KEYS = (
         "With 3 and 2 one broker may be away",
     ),
     (
-        "compression", '"gzip"',
-        "`compression.type`: the broker packs what it keeps. `\"producer\"` leaves records as they "
-        "come, which is not packed. gzip needs no further library in any reader of ours",
+        "compression", '"producer"',
+        "`compression.type`: `\"producer\"` leaves records as they come, which is not packed. With "
+        "`\"gzip\"` the broker packs what it keeps to about half; workers then unpack, about 25 us "
+        "a frame, and no reader of ours needs a further library",
     ),
     (
         "retention_days", "{}",

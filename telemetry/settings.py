@@ -381,7 +381,7 @@ class KafkaSettings(Section, frozen=True, kw_only=True):
     request_timeout_s: Positive = 20.0
     replication: Count = 1  # 3 on a cluster of brokers
     min_insync_replicas: Annotated[int, Meta(ge=0)] = 0  # 0: replication - 1, at least 1
-    compression: Literal["gzip", "producer"] = "gzip"  # of what brokers keep; producer: none
+    compression: Literal["gzip", "producer"] = "producer"  # of what brokers keep; producer: none
     retention_days: dict[str, Positive] = {}  # telemetry = 7.0; topics not named keep their own
     record_max_bytes: Count = 1_000_000  # a larger record is never sent
     security: SecuritySettings = SecuritySettings()
