@@ -38,6 +38,19 @@ def budgets(asked: Question) -> Iterator[Rail]:
             yield Rail(f"budget {scope} {span}", before + added <= most, words)
 
 
+def budgets_kept(asked: Question) -> Iterator[Rail]:
+    """Right before the act: what was approved meanwhile, this decision too, is within the budgets.
+
+    Several may have been decided before any of them counted, or approved by a person at once.
+    """
+    for scope in sorted(charges(asked.verdict, asked.incident.job, asked.context)):
+        used = asked.context.used.get(scope, UNUSED)
+        for span, spent, most in zip(
+            ("hour", "day"), (used.hour, used.day), limits(scope, asked.settings), strict=True
+        ):
+            yield Rail(f"budget {scope} {span}", spent <= most, f"{spent} of {most} in a {span}")
+
+
 def limits(scope: str, settings: RailSettings) -> tuple[int, int]:
     """(a scope's nodes in an hour, in a day)."""
     held = settings.quarantine_nodes_per_day

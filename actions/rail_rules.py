@@ -52,9 +52,12 @@ Rule = Callable[[Question], Iterator[Rail]]
 
 
 def incident_open(asked: Question) -> Iterator[Rail]:
-    """An incident that is over needs no act any more."""
+    """An incident that is over needs no act any more, nor one in which a step worked."""
     incident = asked.incident
-    if incident.merged_into:
+    worked = next((said for said in incident.verdicts if said.final_cause), None)
+    if worked is not None and worked.at >= asked.verdict.at:
+        yield Rail("incident", False, f"a step worked already: {worked.reason}")
+    elif incident.merged_into:
         yield Rail("incident", False, f"the incident was merged into {incident.merged_into}")
     elif incident.closed_at is not None:
         ago_s = asked.now_s - incident.closed_at

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actions.budgets import breaker, budgets
+from actions.budgets import breaker, budgets, budgets_kept
 from actions.rail_rules import (
     QUARANTINE,
     Effect,
@@ -33,7 +33,7 @@ from actions.rail_rules import (
     verdict_fresh,
 )
 from telemetry.actions import Decision, Mode, Rail, RailContext, decision_id
-from telemetry.findings import Incident, Verdict
+from telemetry.findings import ISOLATING, Incident, Verdict
 from telemetry.settings import RailSettings
 
 # Asked of everything, of whatever acts, of what takes nodes out.
@@ -45,11 +45,19 @@ _OF_ACTS: tuple[tuple[Rule, Effect], ...] = (
 _OF_NODES: tuple[tuple[Rule, Effect], ...] = (
     (protected, "refuse"), (others_drain, "refuse"), (undone, "refuse"), (settled, "refuse"),
 )  # fmt: skip
-# What the decision itself uses up; not asked again before the act.
+# What the decision itself uses up: before the act it counts already.
 _OF_COUNTS: tuple[tuple[Rule, Effect], ...] = (
     (cooled, "refuse"), (attempts, "refuse"), (breaker, "refuse"), (budgets, "refuse"),
 )  # fmt: skip
 
+_OF_COUNTS_AGAIN: tuple[tuple[Rule, Effect], ...] = ((budgets_kept, "refuse"),)
+_OF_BREAKER: tuple[tuple[Rule, Effect], ...] = ((breaker, "refuse"),)
+
+# What passes by itself: asked again while the verdict is fresh. What a person did is not here.
+_PASSING = frozenset({
+    "pause", "fresh telemetry", "fresh listing", "settled after boot", "cooldown", "breaker",
+    "maintenance", "maintenance of a target",
+})  # fmt: skip
 _NEVER_AUTO = frozenset({"rollback", QUARANTINE})  # work is lost: never without a person
 _CAUTION: tuple[Mode, ...] = ("observe", "approve", "auto")
 Answer = tuple[Rail, Effect]
@@ -100,30 +108,46 @@ def recheck(
 
     incident  as it stands now; None where it is no longer known
 
-    What the decision itself used up (budgets, attempts) is not asked again, but for a breaker that
-    others opened meanwhile. A person's approval stands in for good coverage.
+    `context.used` counts the decision itself already, and what was approved beside it: together
+    they are within the budgets, or it is refused. A breaker that others opened meanwhile refuses
+    too. A person's approval stands in for good coverage, and for a fresh verdict.
     """
     if decision.expires_at is not None and now_s >= decision.expires_at:
         late_s = now_s - decision.expires_at
         return _next(decision, "expired", f"it expired {late_s:.0f} s ago", now_s)
     if incident is None:
         return _next(decision, "refused", "its incident is no longer known", now_s)
-    verdict = decision.verdict
-    asked = Question(verdict, incident, context, settings, now_s)
-    broken = [one for one in _OF_COUNTS if one[0] is breaker and context.breaker_open]
-    by_person = decision.by != "rails"
+    if not _is_said(decision.verdict, incident):
+        return _next(decision, "refused", "the ladder no longer says it", now_s)
+    asked = Question(decision.verdict, incident, context, settings, now_s)
+    counts = _OF_COUNTS_AGAIN + (_OF_BREAKER if context.breaker_open else ())
     refusing = [
         rail
-        for rail, effect in _answers(asked, broken)
-        if not rail.passed and not (effect == "approve" and by_person)
-        and not (rail.name == "fresh verdict" and by_person)
-    ]  # fmt: skip
-    if verdict not in (incident.verdict, *incident.verdicts):
-        return _next(decision, "refused", "the ladder no longer says it", now_s)
+        for rail, effect in _answers(asked, counts)
+        if not rail.passed
+        and not (decision.by != "rails" and (effect == "approve" or rail.name == "fresh verdict"))
+    ]
     if refusing:
         first = refusing[0]
         return _next(decision, "refused", f"{first.name}: {first.reason}", now_s)
     return decision
+
+
+def _is_said(verdict: Verdict, incident: Incident) -> bool:
+    """An isolation stays said; a retry is over when the ladder asks for the next step."""
+    if verdict.action in ISOLATING:
+        return verdict in (incident.verdict, *incident.verdicts)
+    return verdict == (incident.verdicts[-1] if incident.verdicts else incident.verdict)
+
+
+def may_change(decision: Decision) -> bool:
+    """Whether rails alone refused it, and only such as pass by themselves, budgets too.
+
+    It is worth deciding again, in its next revision, while its verdict is fresh.
+    """
+    refusing = [rail.name for rail in decision.rails if not rail.passed]
+    passing = all(name in _PASSING or name.startswith("budget ") for name in refusing)
+    return decision.state == "refused" and decision.by == "rails" and bool(refusing) and passing
 
 
 def tells(decision: Decision) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.rails import decide, recheck, tells
+from actions.rails import decide, may_change, recheck, tells
 from actions.windows import calendar
 from telemetry.actions import Decision, RailContext, Used, Where, Window
 from telemetry.errors import SettingsError
@@ -311,6 +311,7 @@ def test_right_before_the_act_a_decision_that_still_holds_is_unchanged() -> None
         ({"windows": [WEEK]}, "maintenance"),
         ({"telemetry_age_s": 600.0}, "fresh telemetry"),
         ({"blind_nodes": 400}, "coverage"),
+        ({"used": {"job:j1": Used(3, 3)}}, "budget job:j1 hour: 3 of 2 in a hour"),
     ],
 )
 def test_right_before_the_act_the_world_is_asked_again(context: dict[str, Any], words: str) -> None:
@@ -335,3 +336,55 @@ def test_a_verdict_that_the_ladder_no_longer_says_is_refused() -> None:
 
     assert "refused" == recheck(one, other, FINE, AUTO, NOW).state
     assert "no longer known" in recheck(one, None, FINE, AUTO, NOW).reason
+
+
+def test_once_a_step_worked_nothing_more_is_done() -> None:
+    one = approved()
+    worked = Verdict("none", "The retry, 60 s ago, worked.", [], "now", NOW, "what worked", None,
+                     None, "transient")  # fmt: skip
+    over = incident(one.verdict, verdicts=[one.verdict, worked])
+
+    assert "a step worked already" in decide(one.verdict, over, FINE, AUTO, NOW).reason
+    assert "refused" == recheck(one, over, FINE, AUTO, NOW).state
+    later = msgspec.structs.replace(one.verdict, at=NOW + 1.0)  # it broke again
+    again = incident(later, verdicts=[one.verdict, worked, later])
+    assert "approved" == decide(later, again, FINE, AUTO, NOW + 1.0).state
+
+
+def test_a_retry_is_over_when_the_ladder_asks_for_the_next_step() -> None:
+    retry, back = wanted(action="restart"), wanted(action="rollback")
+    one = decide(retry, incident(retry), FINE, AUTO, NOW)
+
+    assert one == recheck(one, incident(retry), FINE, AUTO, NOW)
+    said = recheck(one, incident(retry, verdicts=[retry, back]), FINE, AUTO, NOW)
+    assert "the ladder no longer says it" == said.reason
+
+
+# -- what may be decided again
+
+
+@pytest.mark.parametrize(
+    ("context", "again"),
+    [
+        ({"paused": True}, True),
+        ({"telemetry_age_s": 61.0}, True),
+        ({"used": {"job:j1": Used(2, 2)}}, True),
+        ({"booted_at": {"n1": NOW}, "acted_at": {"n1": NOW}}, True),
+        ({"windows": [WEEK]}, True),
+        ({"attempts": {"n1": 3}}, False),
+        ({"protected": ["n1"], "paused": True}, False),
+        ({"undone_at": {"n1": NOW}}, False),
+        ({}, False),
+    ],
+)
+def test_what_a_passing_rail_refused_may_be_decided_again(
+    context: dict[str, Any], again: bool
+) -> None:
+    assert again == may_change(decided(**context))
+
+
+def test_what_a_person_or_an_old_verdict_ended_is_not_decided_again() -> None:
+    denied = msgspec.structs.replace(decided(paused=True), state="denied", by="alice")
+
+    assert not may_change(denied)
+    assert not may_change(decided(wanted("n1", at=NOW - 5_000.0), paused=True))

@@ -262,3 +262,23 @@ def test_whatever_the_incidents_isolations_never_exceed_a_budget(
         hour, day = most[scope.partition(":")[0]]
         assert used.hour <= hour, (scope, used)
         assert used.day <= day, (scope, used)
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_what_a_person_approves_all_at_once_stays_within_the_budget(count: int) -> None:
+    """Each waited while the budget was still unspent; each is asked again before its act."""
+    rules = RailSettings(mode_default="approve", breaker_nodes=1_000)
+    stories = [story(f"n{number}", NOW) for number in range(count)]
+    waiting = [decide(*one, FINE, rules, NOW) for one in stories]
+    approved = {
+        one.id: msgspec.structs.replace(one, state="approved", by="alice") for one in waiting
+    }
+    done = 0
+    for one, (_, incident) in zip(list(approved.values()), stories, strict=True):
+        spent = sum(1 for other in approved.values() if other.state == "approved")
+        known = msgspec.structs.replace(FINE, used={"cluster": Used(spent, spent)})
+        approved[one.id] = recheck(one, incident, known, rules, NOW + 1.0)
+        done += approved[one.id].state == "approved"
+
+    assert {"waiting"} == {one.state for one in waiting}
+    assert min(count, rules.cluster_nodes_per_hour) == done
