@@ -126,6 +126,8 @@ def _recent(ledger: Ledger, since_s: float) -> dict[str, float]:
         verdict = decision.verdict
         if verdict.action not in ISOLATING or not decision.rails or verdict.at <= since_s:
             continue
+        if verdict.step == "quarantine":  # one decision of a person about many nodes
+            continue
         for node in verdict.targets:
             found[node] = max(found.get(node, 0.0), verdict.at)
     return found

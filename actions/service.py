@@ -12,6 +12,7 @@ import msgspec
 
 from actions.access import Person
 from actions.ledger import Ledger
+from actions.rails import may_change
 from telemetry.actions import (
     Command,
     Decision,
@@ -78,14 +79,15 @@ class ActionService:
     def incident(
         self, incident: Incident, source: tuple[int, int] | None, now_s: float
     ) -> list[Decision]:
-        """A decision for each verdict that has none yet; what waits for a story that is over ends.
+        """A decision for each verdict that has none yet, or that may be decided otherwise by now;
+        what waits for a story that is over ends.
 
         source  partition and offset in the log of incidents
         """
         said = [
-            self._decided(verdict, incident, source, now_s)
+            decided
             for verdict in incident.verdicts or [incident.verdict]
-            if decision_id(incident.id, verdict) not in self.ledger.decisions
+            if (decided := self._news(verdict, incident, source, now_s)) is not None
         ]
         if incident.closed_at is None and not incident.merged_into:
             return said
@@ -216,6 +218,20 @@ class ActionService:
         )  # fmt: skip
 
     # -- parts
+
+    def _news(
+        self, verdict: Verdict, incident: Incident, source: tuple[int, int] | None, now_s: float
+    ) -> Decision | None:
+        """The first decision; another one where only what passes by itself had refused it."""
+        known = self.ledger.decisions.get(decision_id(incident.id, verdict))
+        if known is None:
+            return self._decided(verdict, incident, source, now_s)
+        if not may_change(known):
+            return None
+        fresh = self._decided(verdict, incident, source, now_s)
+        if fresh.state == known.state and may_change(fresh):
+            return None
+        return msgspec.structs.replace(fresh, revision=known.revision + 1)
 
     def _decided(
         self, verdict: Verdict, incident: Incident, source: tuple[int, int] | None, now_s: float
