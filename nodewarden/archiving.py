@@ -50,14 +50,18 @@ def archive(
     """
     lock = WriterLock(store.work_dir)
     try:
-        log = KafkaLogReader(configuration.kafka, clock, "nodewarden-archive") if reader is None \
-            else reader()  # fmt: skip
+        log = _kafka(configuration, clock) if reader is None else reader()
         try:
             return _run(configuration, store, clock, metrics, stop, log, opener)
         finally:
             log.close()
     finally:
         lock.release()
+
+
+def _kafka(configuration: Configuration, clock: Clock) -> LogReader:
+    """What a transaction took back was never said: the archive does not have it either."""
+    return KafkaLogReader(configuration.kafka, clock, "nodewarden-archive", committed=True)
 
 
 def _run(
