@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from actions.windows import calendar, covering
+from actions.windows import calendar, covering, named
 from telemetry.actions import Rail, RailContext, Used, Where
 from telemetry.findings import ACTING, ISOLATING, Incident, Verdict
 from telemetry.settings import RailSettings
@@ -142,7 +142,7 @@ def coverage(asked: Question) -> Iterator[Rail]:
 
 def protected(asked: Question) -> Iterator[Rail]:
     """Some nodes never go."""
-    never = {*asked.context.protected, *asked.settings.protected}
+    never = {*asked.context.protected, *named(asked.settings.protected, "protected")}
     held = [node for node in asked.verdict.targets if node in never]
     words = f"{', '.join(held)} is protected" if held else f"none of {len(never)} protected nodes"
     yield Rail("protected", not held, words)

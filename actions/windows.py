@@ -11,11 +11,12 @@ from functools import lru_cache
 
 from telemetry.actions import Window
 from telemetry.errors import SettingsError
+from telemetry.hostlist import expand
 
 
 @lru_cache(maxsize=16)
 def calendar(lines: tuple[str, ...]) -> tuple[Window, ...]:
-    """The windows of "SINCE/UNTIL [NODE,NODE]" lines; `SettingsError` where one is no window."""
+    """The windows of "SINCE/UNTIL n[1-4],n7" lines; `SettingsError` where one is no window."""
     return tuple(_window(line) for line in lines)
 
 
@@ -28,7 +29,19 @@ def _window(line: str) -> Window:
         raise SettingsError(f"[act.rails] maintenance: {line!r}: {error}") from error
     if since_s >= until_s:
         raise SettingsError(f"[act.rails] maintenance: {line!r} ends before it begins")
-    return Window(line, since_s, until_s, [node for node in nodes.split(",") if node])
+    return Window(line, since_s, until_s, named((nodes,), "maintenance") if nodes else [])
+
+
+@lru_cache(maxsize=16)
+def named(lists: tuple[str, ...], setting: str) -> list[str]:
+    """The nodes of host lists ("login[1-2]"); `SettingsError` where one is no list."""
+    found: list[str] = []
+    for text in lists:
+        names = expand(text)
+        if isinstance(names, str):
+            raise SettingsError(f"[act.rails] {setting}: {names}")
+        found += names
+    return found
 
 
 def covering(

@@ -538,7 +538,7 @@ class SyslogSettings(Section, frozen=True, kw_only=True):
 
 
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)"
-WindowLine = Annotated[str, Meta(pattern=rf"^{_TIME}/{_TIME}( [^\s,]+(,[^\s,]+)*)?$")]
+WindowLine = Annotated[str, Meta(pattern=rf"^{_TIME}/{_TIME}( \S+)?$")]
 
 
 class RailSettings(Section, frozen=True, kw_only=True):
@@ -571,9 +571,9 @@ class RailSettings(Section, frozen=True, kw_only=True):
     telemetry_max_s: Positive = 60.0  # older readings prove nothing now
     listing_max_s: Positive = 1_800.0
     blind_share_max: Share = 0.2  # with more blind nodes nothing is done without a person
-    protected: tuple[str, ...] = ()  # nodes that are never taken out
+    protected: tuple[str, ...] = ()  # nodes that are never taken out, "login[1-2]"
     shadow: tuple[str, ...] = ()  # rungs or detectors that are only recorded so far
-    maintenance: tuple[WindowLine, ...] = ()  # "SINCE/UNTIL [NODE,NODE]", ISO 8601 with a zone
+    maintenance: tuple[WindowLine, ...] = ()  # "SINCE/UNTIL n[1-4],n7", ISO 8601 with a zone
 
 
 class ActSettings(Section, frozen=True, kw_only=True):

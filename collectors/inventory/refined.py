@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from collectors.hostlist import expand
 from collectors.inventory.recent import Recent
 from collectors.inventory.source import InventorySource, JobsFile
 from telemetry.errors import SettingsError
+from telemetry.hostlist import expand
 from telemetry.ports import Clock
 from telemetry.records import Allocation, NodeInfo
 from telemetry.settings import InventorySettings

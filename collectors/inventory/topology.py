@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from collectors.hostlist import expand
 from telemetry.errors import ListingIncomplete
+from telemetry.hostlist import expand
 
 _FIELD = re.compile(r"(\w{1,40})=(\S*)")
 

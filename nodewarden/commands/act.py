@@ -17,7 +17,7 @@ from actions.dry_run import DryRun
 from actions.metrics import ActMetrics
 from actions.ports import Teller
 from actions.rails import decide, recheck, tells
-from actions.windows import calendar
+from actions.windows import calendar, named
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.logs import quiet
 from nodewarden.act_site import SiteReader
@@ -53,6 +53,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
     if not settings.tokens:
         LOG.warning("no_tokens act.tokens is empty: nobody can approve or pause anything")
     calendar(settings.rails.maintenance)
+    named(settings.rails.protected, "protected")
     if configuration.notify.file:  # what is wrong with it is said now, not at the first take-over
         read_notify_file(Path(configuration.notify.file), configuration.engine.cluster)
     clock, metrics, desk = SystemClock(), ActMetrics(), Desk()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -177,7 +179,7 @@ def test_a_merged_incident_is_refused() -> None:
 
 
 def test_settings_protect_nodes_too() -> None:
-    made = decided(settings=RailSettings(mode_default="auto", protected=("n1",)))
+    made = decided(settings=RailSettings(mode_default="auto", protected=("n[1-2]",)))
 
     assert ["protected"] == list(noes(made))
 
@@ -266,7 +268,7 @@ def test_only_other_nodes_in_the_window_leave_the_targets_free() -> None:
 def test_the_calendar_is_a_list_in_the_settings() -> None:
     settings = RailSettings(
         mode_default="auto",
-        maintenance=("1970-01-02T03:00:00Z/1970-01-02T05:00:00+01:00 n1,n2",),
+        maintenance=("1970-01-02T03:00:00Z/1970-01-02T05:00:00+01:00 n[1-2]",),
     )
 
     assert ["maintenance"] == list(noes(decided(settings=settings)))
@@ -277,7 +279,11 @@ def test_the_calendar_is_a_list_in_the_settings() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["1970-13-02T03:00:00Z/1970-01-02T04:00:00Z", "1970-01-02T03:00:00Z/1970-01-02T03:00:00Z"],
+    [
+        "1970-13-02T03:00:00Z/1970-01-02T04:00:00Z",
+        "1970-01-02T03:00:00Z/1970-01-02T03:00:00Z",
+        "1970-01-02T03:00:00Z/1970-01-02T04:00:00Z n[1-",
+    ],
 )
 def test_a_window_that_is_none_stops_the_start(line: str) -> None:
     with pytest.raises(SettingsError, match="maintenance"):
@@ -388,3 +394,15 @@ def test_what_a_person_or_an_old_verdict_ended_is_not_decided_again() -> None:
 
     assert not may_change(denied)
     assert not may_change(decided(wanted("n1", at=NOW - 5_000.0), paused=True))
+
+
+def test_every_rail_stands_in_its_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rails.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^`]+)`", page))
+    asked = {*decided().rails, *decided(wanted("n2", "n3"), windows=[WEEK]).rails}
+    names = {re.sub(r"^budget \S+ ", "budget <scope> ", rail.name) for rail in asked}
+
+    assert names <= named
+    assert set(re.findall(r"`([a-z]+_[a-z_]+)`", page)) <= {
+        *RailSettings.__struct_fields__, "mode", "mode_default",
+    }  # fmt: skip

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.hostlist import NODES_MAX, expand
 from collectors.names import NodeNames
 from collectors.slurm_words import (
     SUFFIXES,
@@ -21,6 +20,7 @@ from collectors.slurm_words import (
     reason,
     tres_gpus,
 )
+from telemetry.hostlist import NODES_MAX, expand
 
 # -- host lists
 
