@@ -104,7 +104,8 @@ def recheck(
     settings: RailSettings,
     now_s: float,
 ) -> Decision:
-    """The decision right before its act: as it is, or expired or refused in its next revision.
+    """An approved decision right before its act: as it is, or expired or refused in its next
+    revision. Others are never acted on, and stay as they are.
 
     incident  as it stands now; None where it is no longer known
 
@@ -112,6 +113,8 @@ def recheck(
     they are within the budgets, or it is refused. A breaker that others opened meanwhile refuses
     too. A person's approval stands in for good coverage, and for a fresh verdict.
     """
+    if decision.state != "approved":
+        return decision
     if decision.expires_at is not None and now_s >= decision.expires_at:
         late_s = now_s - decision.expires_at
         return _next(decision, "expired", f"it expired {late_s:.0f} s ago", now_s)
