@@ -14,6 +14,8 @@ from actions.notify.settings import ReceiverSettings
 from actions.notify.text import SUMMARY_MAX, cut, iso
 
 PATH = "/api/v2/alerts"
+# An end that lies ahead on the server's clock is none, and an earlier, later end wins over it.
+SKEW_S = 30.0
 
 
 class Alertmanager:
@@ -45,15 +47,17 @@ class Alertmanager:
         member, group = _member(item.group), item.group
         now = self._identity(member)
         gone = [old for old in (*group.old_labels, group.told_labels) if old and old != now]
+        over_s = now_s - SKEW_S
+        began_s = min(member.opened_at, over_s - 1.0)
         ended: list[dict[str, object]] = [
-            {"labels": old, "startsAt": iso(member.opened_at), "endsAt": iso(now_s)} for old in gone
+            {"labels": old, "startsAt": iso(began_s), "endsAt": iso(over_s)} for old in gone
         ]
-        ends_s = now_s if item.due == "resolve" else now_s + self._settings.alert_keep_s
+        is_over = item.due == "resolve"
         alert: dict[str, object] = {
             "labels": now,
             "annotations": _annotations(member),
-            "startsAt": iso(min(member.opened_at, now_s)),
-            "endsAt": iso(ends_s),
+            "startsAt": iso(began_s if is_over else min(member.opened_at, now_s)),
+            "endsAt": iso(over_s if is_over else now_s + self._settings.alert_keep_s),
         }
         words = {**member.labels, "incident": member.incident}
         if url := next((filled(link, words) for link in self._links.values()), ""):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from actions.notify.calls import Change
-from actions.notify.groups import Group, Member, member_of, put
+from actions.notify.groups import Group, Member, member_of, put, take_out
 from actions.notify.inhibition import Inhibitor
 from actions.notify.routing import Delivery, Router
 from actions.notify.settings import NotifySettings
@@ -188,7 +188,7 @@ class Board:
             grown = self.groups[receiver][at].storm and member.severity == "critical"
             if not grown:
                 return
-            self.groups[receiver][at].members.pop(member.incident)
+            take_out(self.groups[receiver][at], member.incident)
             self._leave(member.incident, receiver, at)
             self._dirty.add((receiver, at))
         groups = self.groups.setdefault(receiver, {})

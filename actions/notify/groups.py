@@ -86,13 +86,17 @@ class Group(msgspec.Struct, kw_only=True):
     more: int = 0
     held: bool = False
     owed: bool = False
+    facts: tuple[Severity, str] | None = None  # `severity` and `digest`; None: to be worked out
 
     @property
     def severity(self) -> Severity:
         """The gravest of what is open; of everything, where nothing is."""
-        members = [m for m in self.members.values() if m.closed_at is None]
-        found = members or list(self.members.values())
-        return min((m.severity for m in found), key=RANK.__getitem__, default="info")
+        return self._facts()[0]
+
+    @property
+    def digest(self) -> str:
+        """Changes with what is worth saying again: severity, verdict, who joins, what became."""
+        return self._facts()[1]
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +107,12 @@ class Group(msgspec.Struct, kw_only=True):
     def is_flapping(self) -> bool:
         """Whether it came back again and again while it was kept open."""
         return self.fires >= FLAPPING_FIRES
+
+    def _facts(self) -> tuple[Severity, str]:
+        if self.facts is None:
+            severity = _severity(self)
+            self.facts = severity, _digest(self, severity)
+        return self.facts
 
 
 def member_of(
@@ -145,12 +155,12 @@ def due(group: Group, now_s: float, inhibited: bool) -> Due | None:
     if group.told == "resolved":
         return "forget"
     if not group.is_open:
-        over = group.closed_at is not None and now_s >= group.closed_at + group.keep_open_s
+        over = group.closed_at is not None and _past(now_s, group.closed_at, group.keep_open_s)
         return "resolve" if over else None
     if group.acked_by and not group.ack_told:
         return "acknowledge"
-    news = digest(group) != group.told_digest and now_s >= group.told_at + group.interval_s
-    again = group.repeat_s > 0.0 and now_s >= group.told_at + group.repeat_s
+    news = _past(now_s, group.told_at, group.interval_s) and group.digest != group.told_digest
+    again = group.repeat_s > 0.0 and _past(now_s, group.told_at, group.repeat_s)
     return "trigger" if news or (again and not group.acked_by) else None
 
 
@@ -161,26 +171,41 @@ def _untold(group: Group, now_s: float, inhibited: bool) -> Due | None:
             return "forget"
         if group.owed:
             return "trigger"
-        if now_s < group.since + group.wait_s:
+        if not _past(now_s, group.since, group.wait_s):
             return None
         return "forget" if inhibited or group.held else "trigger"
-    if inhibited or now_s < group.since + group.wait_s:
+    if inhibited or not _past(now_s, group.since, group.wait_s):
         return None
-    return "trigger" if group.told == "" or digest(group) != group.told_digest else None
+    return "trigger" if group.told == "" or group.digest != group.told_digest else None
+
+
+def asks_inhibition(group: Group, now_s: float) -> bool:
+    """Whether it matters now that something else keeps it from being told."""
+    return group.told != "triggered" and not group.storm and _past(now_s, group.since, group.wait_s)
 
 
 def mark(group: Group, now_s: float, inhibited: bool) -> bool:
     """Remember what became due while it was open; whether that is new."""
-    if group.told != "" or not group.is_open or now_s < group.since + group.wait_s:
+    if group.told != "" or not group.is_open or not _past(now_s, group.since, group.wait_s):
         return False
     new = not (group.held if inhibited else group.owed)
     group.held, group.owed = group.held or inhibited, group.owed or not inhibited
     return new
 
 
-def digest(group: Group) -> str:
-    """Changes with what is worth saying again: severity, verdict, what became of it, who joins."""
-    said: list[str] = [group.severity, "flapping" if group.is_flapping else "", str(group.more)]
+def _past(now_s: float, since_s: float, wait_s: float) -> bool:
+    """Whether the wait is over; also where the wall clock was set back, so that nothing hangs."""
+    return now_s >= since_s + wait_s or now_s < since_s
+
+
+def _severity(group: Group) -> Severity:
+    still = [m for m in group.members.values() if m.closed_at is None]
+    found = still or group.members.values()
+    return min((m.severity for m in found), key=RANK.__getitem__, default="info")
+
+
+def _digest(group: Group, severity: Severity) -> str:
+    said: list[str] = [severity, "flapping" if group.is_flapping else "", str(group.more)]
     for member in group.members.values():
         if member.closed_at is None:
             said += [member.incident, member.severity, member.action, member.state]
@@ -190,7 +215,7 @@ def digest(group: Group) -> str:
 
 def put(group: Group, member: Member, now_s: float) -> None:
     """A newer revision of an incident in it."""
-    was_open = group.is_open
+    was_open, group.facts = group.is_open, None
     if member.incident not in group.members and len(group.members) >= MEMBERS_MAX:
         group.more += 1
         return
@@ -200,3 +225,9 @@ def put(group: Group, member: Member, now_s: float) -> None:
         group.fires += 0 if was_open else 1
     elif group.closed_at is None:
         group.closed_at = now_s
+
+
+def take_out(group: Group, incident: str) -> None:
+    """It has another group now."""
+    group.members.pop(incident, None)
+    group.facts = None

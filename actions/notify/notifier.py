@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from actions.notify.board import Board
 from actions.notify.calls import Change, Failure, Item, judged
 from actions.notify.channels import Channel
-from actions.notify.groups import RANK, Group, digest, due, mark
+from actions.notify.groups import RANK, Group, asks_inhibition, due, mark
 from actions.notify.metrics import NotifyMetrics
 from actions.notify.pagerduty import PagerDuty
 from telemetry.actions import Decision
@@ -76,13 +76,7 @@ class Notifier:
         """Make the calls that are due and allowed; returns when to come again, seconds."""
         waits_s = [self._serve(channel) for channel in list(self._channels.values())]
         self._try_to_save()
-        self._measure()
         return max(min([STEP_S, *waits_s]), 0.05)
-
-    def waiting(self) -> int:
-        """Groups that have to be told something now or once their receiver can be told."""
-        with self._lock:
-            return sum(len(self._due(channel)) for channel in self._channels.values())
 
     def open_pages(self) -> int:
         """Groups that were told and not resolved, and those that wait."""
@@ -93,31 +87,28 @@ class Notifier:
 
     def _serve(self, channel: Channel) -> float:
         with self._lock:
-            self._tidy(channel)
-            self._roll_up(channel)
-            items = self._due(channel)
-        calls = 0
-        while items and calls < CALLS_MAX:
-            if self._clock.monotonic_s() < channel.retry_at_s:
-                break
+            items = self._look(channel)
+            if self._roll_up(channel, items):
+                items = self._look(channel)
+        wait_s, calls = STEP_S, 0
+        while items and calls < CALLS_MAX and self._clock.monotonic_s() >= channel.retry_at_s:
             if not channel.bucket.take():
-                return channel.bucket.wait_s()
-            batch, items = items[: channel.batch], items[channel.batch :]
-            calls += 1
-            if not self._tell(channel, batch):
-                items = batch + items  # it may be tried again within this step: the receiver says
+                wait_s = channel.bucket.wait_s()
+                break
+            batch, calls = items[: channel.batch], calls + 1
+            if self._tell(channel, batch):
+                items = items[len(batch) :]
         if not items:
             channel.batch = channel.interface.batch_max
             self._tell_changes(channel)
-        if self._clock.monotonic_s() < channel.retry_at_s:
-            self._second(channel)
-        return STEP_S
+        self._left(channel, items)
+        return wait_s
 
     def _tell(self, channel: Channel, items: list[Item]) -> bool:
         """One call; whether these items are done with for now."""
         with self._lock:
             now_s = self._clock.time_s()
-            said = [digest(item.group) for item in items]
+            said = [item.group.digest for item in items]
             call = channel.interface.call(items, now_s)
         failure = judged(channel.http.post(call))
         with self._lock:
@@ -219,55 +210,56 @@ class Notifier:
 
     # -- under the lock
 
-    def _due(self, channel: Channel) -> list[Item]:
-        """What the receiver is to be told, the most urgent first."""
-        now_s, found = self._clock.time_s(), []
+    def _look(self, channel: Channel) -> list[Item]:
+        """What the receiver is to be told, the most urgent first; what is over is forgotten."""
+        now_s, found, over = self._clock.time_s(), [], []
         for group in self._board.groups.get(channel.name, {}).values():
-            if (what := due(group, now_s, self._is_inhibited(group))) not in (None, "forget"):
-                assert what is not None
+            inhibited = asks_inhibition(group, now_s) and self._is_inhibited(group)
+            if mark(group, now_s, inhibited):
+                self._board.touch(group)
+            if channel.settings.kind == "alertmanager" and group.acked_by:
+                group.ack_told = True  # its API knows silences, no acknowledgement
+            what = due(group, now_s, inhibited)
+            if what == "forget":
+                over.append(group)
+            elif what is not None:
                 found.append(Item(what, group))
-        found.sort(key=_urgency)
-        return found
+        for group in over:
+            self._board.remove(group)
+        return sorted(found, key=_urgency)
 
     def _is_inhibited(self, group: Group) -> bool:
-        if group.told == "triggered" or group.storm:
-            return False
         still = [m for m in group.members.values() if m.closed_at is None]
         still = still or list(group.members.values())
         return all(self._board.inhibitor.by(m.incident, m.labels) for m in still)
 
-    def _tidy(self, channel: Channel) -> None:
-        now_s = self._clock.time_s()
-        groups = list(self._board.groups.get(channel.name, {}).values())
-        for group in groups:
-            inhibited = self._is_inhibited(group)
-            if mark(group, now_s, inhibited):
-                self._board.touch(group)
-            if due(group, now_s, inhibited) == "forget":
-                self._board.remove(group)
-            elif channel.settings.kind == "alertmanager" and group.acked_by and not group.ack_told:
-                group.ack_told = True  # its API knows silences, no acknowledgement
-
-    def _roll_up(self, channel: Channel) -> None:
+    def _roll_up(self, channel: Channel, items: list[Item]) -> bool:
+        """Too many new pages at once: the minor ones become one."""
+        waiting = [item.group for item in items if _is_new(item)]
         if channel.settings.kind == "alertmanager":
-            return
-        waiting = [item.group for item in self._due(channel)
-                   if item.due == "trigger" and item.group.told == ""]  # fmt: skip
+            return False
         if len(waiting) <= self._board.settings.storm_pages:
-            return
+            return False
         minor = [g for g in waiting if g.severity != "critical" and not g.storm and g.is_open]
-        if count := self._board.roll_up(channel.name, minor, self._clock.time_s()):
+        count = self._board.roll_up(channel.name, minor, self._clock.time_s())
+        if count:
             self._metrics.rolled_up.labels(channel.name).inc(count)
             _log.warning("notify_storm receiver=%s incidents=%d", channel.name, count)
+        return count > 0
 
-    def _second(self, channel: Channel) -> None:
-        """After so many failures in a row the fallback is told too."""
-        if not channel.settings.fallback or channel.failures < channel.settings.fallback_after:
-            return
+    def _left(self, channel: Channel, items: list[Item]) -> None:
+        """What could not be told: it is measured, and after so many failures in a row the
+        fallback is told of it too.
+        """
         with self._lock:
-            for item in self._due(channel):
-                if item.due == "trigger" and item.group.told != "triggered":
-                    self._back_up(channel, item.group)
+            now_s = self._clock.time_s()
+            new = [item.group for item in items if _is_new(item)]
+            if channel.failures >= channel.settings.fallback_after:
+                for group in new:
+                    self._back_up(channel, group)
+            ages = [now_s - group.since for group in new]
+        self._metrics.waiting.labels(channel.name).set(len(ages))
+        self._metrics.oldest_s.labels(channel.name).set(max(ages, default=0.0))
 
     def _back_up(self, channel: Channel, group: Group) -> None:
         if channel.settings.fallback and not group.backed_up:
@@ -293,15 +285,6 @@ class Notifier:
             self._metrics.not_saved.inc()
             _log.error("notify_not_saved error=%s", error)
 
-    def _measure(self) -> None:
-        with self._lock:
-            now_s = self._clock.time_s()
-            for name, channel in self._channels.items():
-                ages = [now_s - item.group.since for item in self._due(channel)
-                        if item.due == "trigger" and item.group.told == ""]  # fmt: skip
-                self._metrics.waiting.labels(name).set(len(ages))
-                self._metrics.oldest_s.labels(name).set(max(ages, default=0.0))
-
     def _orphans(self) -> None:
         """Groups of receivers that the settings no longer name."""
         for name in [name for name in self._board.groups if name not in self._channels]:
@@ -318,6 +301,10 @@ class Notifier:
 def _urgency(item: Item) -> tuple[int, int, bool, float, str]:
     """What nobody knows yet, then news, then what is over; each by severity, then by age."""
     group = item.group
-    new = item.due == "trigger" and group.told != "triggered"
-    stage = 0 if new else {"acknowledge": 1, "trigger": 2}.get(item.due, 3)
+    stage = 0 if _is_new(item) else {"acknowledge": 1, "trigger": 2}.get(item.due, 3)
     return stage, RANK[group.severity], not group.storm, group.since, group.key
+
+
+def _is_new(item: Item) -> bool:
+    """Whether nobody was told of it yet."""
+    return item.due == "trigger" and item.group.told != "triggered"
