@@ -76,14 +76,17 @@ def rail_context(ledger: Ledger, site: Site, settings: ActSettings, now_s: float
         paused=ledger.paused,
         first_start=first_at is None or now_s - first_at < settings.first_observe_s,
         breaker_open=_breaker_was_open(ledger),
-        recent=_recent(ledger, now_s - rails.breaker_window_s),
+        recent={
+            node: at for node, at in ledger.wanted.items()
+            if at > now_s - rails.breaker_window_s
+        },
     )  # fmt: skip
 
 
 def _taken_out(ledger: Ledger, dry_run: bool) -> Iterator[tuple[Decision, float]]:
     """What took nodes out, may have, or will: and when. A real service does not count dry runs."""
-    for decision in ledger.decisions.values():
-        if decision.state != "approved" or decision.verdict.action not in ISOLATING:
+    for decision in ledger.approved():
+        if decision.verdict.action not in ISOLATING:
             continue
         command = ledger.command_of(decision.id)
         if command is None:
@@ -117,20 +120,6 @@ def sizes_of(places: Mapping[str, Where]) -> dict[str, int]:
         if place.job:
             sizes[f"job:{place.job}"] += 1
     return dict(sizes)
-
-
-def _recent(ledger: Ledger, since_s: float) -> dict[str, float]:
-    """Node -> when a verdict last wanted it out; a person's own isolation is no rule's."""
-    found: dict[str, float] = {}
-    for decision in ledger.decisions.values():
-        verdict = decision.verdict
-        if verdict.action not in ISOLATING or not decision.rails or verdict.at <= since_s:
-            continue
-        if verdict.step == "quarantine":  # one decision of a person about many nodes
-            continue
-        for node in verdict.targets:
-            found[node] = max(found.get(node, 0.0), verdict.at)
-    return found
 
 
 def _breaker_was_open(ledger: Ledger) -> bool:

@@ -19,6 +19,7 @@ from telemetry.actions import (
     Outcome,
     Request,
 )
+from telemetry.findings import ISOLATING
 
 PART_ENTRIES = 100  # of a snapshot: some 100 kB
 
@@ -37,6 +38,8 @@ class Ledger:
         self._entries_max = entries_max
         self.decisions: dict[str, Decision] = {}
         self._by_incident: dict[str, list[str]] = {}
+        self._approved: dict[str, None] = {}  # ids of decisions
+        self.wanted: dict[str, float] = {}  # node -> when the ladder last wanted it out
         self.commands: dict[str, Command] = {}
         self.outcomes: dict[str, Outcome] = {}
         self.requests: dict[str, Request] = {}
@@ -86,6 +89,10 @@ class Ledger:
         """Its decisions, oldest first."""
         return [self.decisions[one] for one in self._by_incident.get(name, ())]
 
+    def approved(self) -> list[Decision]:
+        """Those that may be carried out, are, or were; in the order of the approvals."""
+        return [self.decisions[one] for one in self._approved]
+
     def find(self, target: str) -> Decision | None:
         """The decision of that id, or the newest of that incident that still waits."""
         if target in self.decisions:
@@ -108,6 +115,7 @@ class Ledger:
             gone += rest[:surplus]
         for name in gone:
             decision = self.decisions.pop(name)
+            self._approved.pop(name, None)
             others = self._by_incident[decision.incident]
             others.remove(name)
             if not others:
@@ -121,6 +129,7 @@ class Ledger:
         self.snoozed = {name: until for name, until in self.snoozed.items() if until >= before_s}
         self.acked = dict(list(self.acked.items())[-self._entries_max :])
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
+        self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
 
     def parts(self, name: str, at: float) -> list[LedgerPart]:
         """A snapshot in parts of a bounded size."""
@@ -170,6 +179,12 @@ class Ledger:
             self._by_incident.setdefault(said.incident, []).append(said.id)
         if known is None or said.revision > known.revision:
             self.decisions[said.id] = said
+            self._approved.pop(said.id, None)
+            if said.state == "approved":
+                self._approved[said.id] = None
+        if said.verdict.action in ISOLATING and said.rails:
+            for node in said.verdict.targets:
+                self.wanted[node] = max(self.wanted.get(node, 0.0), said.verdict.at)
         if said.source is not None:
             partition, offset = said.source
             self.positions[partition] = max(self.positions.get(partition, 0), offset)

@@ -118,8 +118,8 @@ class ActionService:
         if self.ledger.paused:
             return []
         said: list[Command | Decision] = []
-        for one in list(self.ledger.decisions.values()):
-            if one.state != "approved" or not self._is_pending(one):
+        for one in self.ledger.approved():
+            if not self._is_pending(one):
                 continue
             if one.expires_at is not None and now_s >= one.expires_at:
                 continue

@@ -74,10 +74,17 @@ class Transactions:
             ]  # fmt: skip
             for future in futures:
                 future.get(self._wait_s)
-            self._producer.commit_transaction()
+            self._end_transaction()
         except (kafka.errors.KafkaError, ValueError) as error:
             raise self._error(error) from error
         self._over = False
+
+    def _end_transaction(self) -> None:
+        """Its `commit_transaction` waits for ever where no broker answers."""
+        result = self._producer._transaction_manager.begin_commit()
+        self._producer._sender.wakeup()
+        if not result.wait(timeout_ms=self._wait_s * 1000):
+            raise kafka.errors.KafkaTimeoutError("a commit was not acknowledged")
 
     def close(self) -> None:
         """Leave without waiting. What was not committed is aborted by the next instance."""

@@ -117,6 +117,30 @@ def test_people_approve_pause_release_and_tell_the_engine(
     assert [b'"action":"false_alarm"' in (line.value or b"") for line in lines] == [True, False]
 
 
+@pytest.mark.slow
+def test_a_broker_that_goes_away_ends_the_instance_and_nothing_is_doubled(
+    own_kafka: Broker, tmp_path: Path
+) -> None:
+    service = ActService(own_kafka, tmp_path, "first")
+    service.change_settings({
+        "kafka": {"brokers": [own_kafka.address], "request_timeout_s": 4.0},
+    })  # fmt: skip
+    with service:
+        service.wait_active()
+        tell(own_kafka, [incident("a")])
+        wait_for(lambda: finished(own_kafka, 1))
+        own_kafka.kill()
+        assert service.asked("pause", OTTO, {})[0] in (503, 504)
+        assert service.wait() == 3
+        assert "Traceback" not in "".join(service.lines())
+        own_kafka.start()
+        service.start()
+        service.wait_active()
+        tell(own_kafka, [incident("a", rev=1), incident("b")])
+        wait_for(lambda: finished(own_kafka, 2))
+    check_once(said(own_kafka))
+
+
 def decided(broker: Broker, name: str) -> list[str]:
     return [one.state for one in said(broker) if isinstance(one, Decision) and one.incident == name]
 
