@@ -9,6 +9,8 @@ from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
     LocationParseError,
+    NewConnectionError,
+    ProxyError,
     ReadTimeoutError,
     SSLError,
 )
@@ -60,6 +62,8 @@ class UrllibHttp:
                 response.close()
         except SSLError:
             return NoAnswer("tls")
+        except (NewConnectionError, ProxyError):  # a kind of time-out to urllib3, none to people
+            return NoAnswer("connect")
         except (ConnectTimeoutError, ReadTimeoutError, TimedOut, TimeoutError):
             return NoAnswer("timeout")
         except (HTTPError, LocationParseError, OSError, ValueError):
