@@ -182,7 +182,9 @@ class Ledger:
             self._approved.pop(said.id, None)
             if said.state == "approved":
                 self._approved[said.id] = None
-        if said.verdict.action in ISOLATING and said.rails:
+        # A quarantine is one decision of a person about many nodes: it opens no breaker.
+        wants_out = said.verdict.action in ISOLATING and said.verdict.step != "quarantine"
+        if wants_out and said.rails:
             for node in said.verdict.targets:
                 self.wanted[node] = max(self.wanted.get(node, 0.0), said.verdict.at)
         if said.source is not None:
