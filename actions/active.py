@@ -174,7 +174,8 @@ class Active:
 
     def _tell(self, incident: Incident, teller: Teller) -> None:
         """Who was told hears the end too, whatever was decided since."""
-        if self._ledger.snoozed.get(incident.id, 0.0) > self._clock.time_s():
+        is_open = incident.closed_at is None and not incident.merged_into
+        if is_open and self._ledger.snoozed.get(incident.id, 0.0) > self._clock.time_s():
             return
         decisions = self._ledger.of_incident(incident.id)
         told = [one for one in decisions if self._outside.tells(one)]

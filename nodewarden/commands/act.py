@@ -70,8 +70,8 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
         @contextmanager
         def telling() -> Iterator[Teller | None]:
             """Only the active one tells anybody."""
-            with notifying(configuration, clock, metrics.registry, stop, site.place) as told:
-                yield None if told is None else told.notifier
+            with notifying(configuration, clock, metrics.registry, stop, site.place) as notifier:
+                yield notifier
 
         acting = Acting(
             configuration, DryRun(clock.time_s), desk, clock, metrics, decide=decide,
