@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from actions.notify.matchers import parse_matcher
 from actions.notify.routing import Router
 from actions.notify.text import cut, dedup_key
 from nodewarden.cli import run
-from nodewarden.notify_file import read_notify_file, with_secrets
+from nodewarden.notify_file import parse_notify, read_notify_file, with_secrets
 from telemetry.errors import SettingsError
 from tests.paging import incident, paging
 
@@ -286,3 +287,9 @@ def test_routes_show_prints_the_tree(file: Path, capsys: pytest.CaptureFixture[s
 def test_without_a_notify_file_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == run(["routes", "test", "severity=critical"], {})
     assert "notify.file" in capsys.readouterr().err
+
+
+def test_the_notify_file_of_the_page_on_paging_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "paging.md").read_text("utf-8")
+    shown = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
+    Router(parse_notify(tomllib.loads(shown[1]), "paging.md"), "main")
