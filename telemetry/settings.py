@@ -562,7 +562,7 @@ class RailSettings(Section, frozen=True, kw_only=True):
     breaker_close_nodes: Annotated[int, Meta(ge=0)] = 2  # and it closes at so few
     breaker_share: Share = 0.3  # or so large a share of one rack, leaf, pool or job opens it
     breaker_share_nodes_min: Count = 3  # but no fewer nodes than this do
-    verdict_max_s: Positive = 1_800.0  # an older verdict is not acted on: the world moved on
+    verdict_max_s: Positive = 3_600.0  # an older one is not acted on; longer than the cooldown
     attempts_max: Count = 3  # of one node within the window; then a person looks
     attempts_window_s: Positive = 604_800.0
     cooldown_s: NotNegative = 1_800.0  # after something was done to a node

@@ -10,6 +10,7 @@ from telemetry.findings import Action, Context, Evidence, Incident, Verdict, Whe
 from telemetry.settings import PolicySettings
 
 STEP_TIME = "step_time_s"
+STANDSTILL = frozenset({"progress", "idle"})  # detectors that see a job stand still
 
 
 @dataclass(frozen=True, slots=True)

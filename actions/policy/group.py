@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from actions.policy.case import Case, isolation, listed, said
+from actions.policy.case import STANDSTILL, Case, isolation, listed, said
 from actions.policy.cost import Option, copies_survive, options
 from actions.policy.table import Branch, Rung, Test, always
 from telemetry.attempts import Attempt
 from telemetry.findings import Verdict
 
-STANDS = frozenset({"progress", "idle"})  # detectors that see a job stand still
 GPUS = 8  # of a node of which nobody said
 
 
@@ -100,7 +99,7 @@ def _closed(case: Case) -> Verdict:
 
 def _is_hang(case: Case) -> bool:
     """A job that stands still, of which no stacks were told yet."""
-    stands = any(line.detector in STANDS for line in case.incident.evidence)
+    stands = any(line.detector in STANDSTILL for line in case.incident.evidence)
     return case.incident.kind == "job_hang" and stands and case.answer("stacks") is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.policy.case import Case, listed, said
+from actions.policy.case import STANDSTILL, Case, listed, said
 from actions.policy.table import Branch, Rung, always
 from telemetry.attempts import Attempt, FinalCause, Step
 from telemetry.findings import ISOLATING, Verdict
@@ -19,13 +19,25 @@ _CAUSE = {"transient": "transient", "user_code": "the job's own code", "hardware
 
 
 def _worked(case: Case) -> Attempt | None:
-    """The newest step for this incident after which the job ended steps again."""
+    """The newest step for this incident after which the job ended steps again, if that is all."""
     found = [
         tried
         for tried in case.context.attempts
         if tried.worked and tried.incident == case.incident.id and tried.step in PROVES
     ]
-    return found[-1] if found else None
+    return found[-1] if found and not _is_new(case, found[-1]) else None
+
+
+def _is_new(case: Case, tried: Attempt) -> bool:
+    """Whether the incident holds more than what the step can have healed.
+
+    Of an eviction: another node. Of a retry or rollback: a sign that began after it, but for the
+    standstill that each restart is.
+    """
+    if tried.nodes:
+        return not set(case.suspects) <= set(tried.nodes)
+    lines = case.incident.evidence
+    return any(line.onset > tried.at and line.detector not in STANDSTILL for line in lines)
 
 
 def _say_worked(case: Case) -> Verdict:

@@ -51,12 +51,12 @@ def test_when_its_verdict_is_old_it_ends_with_that() -> None:
     decider = Decider()
     decider.context = msgspec.structs.replace(FINE, paused=True)
     decider.say(incident("a"), AT + 5.0)
-    (last,) = decider.say(incident("a", rev=1), AT + 1_801.0)
+    (last,) = decider.say(incident("a", rev=1), AT + 3_601.0)
     decider.context = FINE
 
     assert "refused" == last.state
     assert "fresh verdict" in {rail.name for rail in last.rails if not rail.passed}
-    assert [] == decider.say(incident("a", rev=2), AT + 2_400.0)
+    assert [] == decider.say(incident("a", rev=2), AT + 4_200.0)
 
 
 def test_what_a_lasting_rail_refused_stays_refused() -> None:
@@ -76,3 +76,15 @@ def test_a_quarantine_is_one_persons_decision_and_opens_no_breaker() -> None:
     decider.say(incident("a", verdict=held, verdicts=[held], job="j1"), AT + 1.0)
 
     assert {} == rail_context(decider.ledger, Site(), SETTINGS, AT + 2.0).recent
+
+
+def test_h4_a_fault_that_comes_while_a_node_is_being_repaired_is_not_stranded() -> None:
+    """30 s before the cooldown ends it is refused; said again ten minutes later it is decided."""
+    decider = Decider()
+    cooldown_s = SETTINGS.rails.cooldown_s
+    decider.context = msgspec.structs.replace(FINE, acted_at={"node-a": AT - cooldown_s + 30.0})
+    (early,) = decider.say(incident("a"), AT)
+    (late,) = decider.say(incident("a", rev=1), AT + 600.0)
+
+    assert ["refused", "approved"] == [early.state, late.state]
+    assert "cooldown: node-a 1770 s ago, at least 1800 s" in early.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -9,10 +10,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from actions.policy import verdict
+from actions.policy import picture, verdict
 from actions.policy.case import Case
 from actions.policy.ladder import LADDER
-from actions.policy.picture import page
 from telemetry.attempts import Attempt
 from telemetry.findings import Context, Evidence, Incident, Isolation, Kind, Suspect, Verdict
 from telemetry.settings import PolicySettings
@@ -225,10 +225,11 @@ def test_every_branch_of_the_table_has_its_row() -> None:
     }
 
 
-def test_the_page_of_the_ladder_is_made_from_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), (
-        "python -m actions.policy.picture > docs/ladder.md"
-    )
+def test_the_page_of_the_ladder_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m actions.policy.picture > docs/ladder.md` makes it."""
+    runpy.run_path(picture.__file__, run_name="__main__")
+
+    assert PAGE.read_text(encoding="utf-8") == capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -275,6 +276,19 @@ def test_the_step_that_worked_sets_the_final_cause(step: Any, cause: str) -> Non
     said = verdict(CRASH, context(tried(step, nodes=nodes, worked=True)), POLICY, NOW)
 
     assert ("none", cause) == (said.action, said.final_cause)
+
+
+def test_what_worked_does_not_hide_what_came_after_it() -> None:
+    """A restart stands still for a while; another node, or the same NaN again, is news."""
+    evicted = context(tried("eviction", nodes=["n02"], worked=True))
+    other = incident("gpu_lost", line("Xid 79", "n05"), suspects="n02 n05", certain=True)
+    retried = context(tried("retry", worked=True))
+    again = incident("loss_anomaly", NAN, line("the loss is NaN at step 9", onset=3_000.0))
+    restarted = incident("loss_anomaly", NAN, line("no step", detector="progress", onset=3_000.0))
+
+    assert ["n02", "n05"] == verdict(other, evicted, POLICY, NOW).targets
+    assert "checks" == verdict(again, retried, POLICY, NOW).step
+    assert "transient" == verdict(restarted, retried, POLICY, NOW).final_cause
 
 
 def test_what_was_tried_before_something_worked_or_long_ago_says_nothing_of_a_new_crash() -> None:

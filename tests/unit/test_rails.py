@@ -165,9 +165,9 @@ def test_at_its_limit_a_rail_still_lets_pass_and_others_nodes_do_not_count(
 
 
 def test_an_old_verdict_is_not_acted_on() -> None:
-    made = decided(wanted("n1", at=NOW - 1_801.0))
+    made = decided(wanted("n1", at=NOW - 3_601.0))
 
-    assert {"fresh verdict": "1801 s old, at most 1800 s"} == noes(made)
+    assert {"fresh verdict": "3601 s old, at most 3600 s"} == noes(made)
     assert "refused" == made.state
 
 
@@ -334,6 +334,12 @@ def test_what_a_person_approved_needs_no_coverage_and_may_be_old() -> None:
     blind = msgspec.structs.replace(FINE, blind_nodes=400)
 
     assert one == recheck(one, incident(one.verdict), blind, AUTO, NOW + 5_000.0)
+
+
+def test_what_was_not_approved_stays_as_it_is() -> None:
+    noted = decided(settings=RailSettings())
+
+    assert noted == recheck(noted, None, FINE, AUTO, NOW + 9_000.0)
 
 
 def test_a_verdict_that_the_ladder_no_longer_says_is_refused() -> None:

@@ -82,7 +82,7 @@ def test_h1_an_isolation_of_three_days_ago_is_not_carried_out() -> None:
     late = msgspec.structs.replace(approved, expires_at=approved.at + 120.0)
 
     assert ["refused", "refused", "approved"] == [old.state, over.state, approved.state]
-    assert "fresh verdict: 259200 s old, at most 1800 s" in old.reason
+    assert "fresh verdict: 259200 s old, at most 3600 s" in old.reason
     assert "the incident was closed 255600 s ago" in over.reason
     assert "expired" == recheck(late, incident, FINE, AUTO, NOW).state
     assert "refused" == recheck(approved, closed, FINE, AUTO, verdict.at + 1.0).state
