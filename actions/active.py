@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from actions.controls import attempt_of, attempted, control_of, controls
 from actions.desk import Desk, Question, Reply
 from actions.metrics import ActMetrics
 from actions.ports import ActionLog, Executor, Teller
@@ -24,7 +25,6 @@ from telemetry.actions import (
     Lease,
     Outcome,
     Preconditions,
-    Request,
 )
 from telemetry.archive_line import ArchiveLine
 from telemetry.errors import PublishError, SourceUnavailable
@@ -39,6 +39,7 @@ CLOSED_SHOWN_S = 86_400.0
 REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
 HOUSEKEEPING_S = 60.0
 SILENT_POLLS = 40
+RETELL_S = 3_600.0
 OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm"})
 
 _log = logging.getLogger("nodewarden.act")
@@ -81,7 +82,7 @@ class Active:
         self._shown: dict[str, Incident] = {}
         self._since_snapshot = 0
         self._refusals: list[float] = []
-        self._untold: list[Request] = []
+        self._untold: list[Control] = []
         self._left: dict[int, int] = {}  # partition -> the end that is still to be reached
         self._silent_polls = 0
         self._started_s = self._housekept_s = clock.monotonic_s()
@@ -91,14 +92,11 @@ class Active:
     def start(self, partitions: Sequence[int]) -> None:
         """Say that we are the active one, and read incidents of these partitions.
 
-        What people said to the engine through the instance before is handed over once more: the
-        engine knows it by its place in that instance's stream.
+        What the engine was lately told of people and steps is told once more: it knows each by its
+        place in the stream of the instance that it came through.
         """
-        before = self._ledger.lease_at
-        self._untold = [
-            one for one in self._ledger.requests.values()
-            if one.control is not None and one.control[0] == before
-        ]  # fmt: skip
+        since_s = self._clock.time_s() - RETELL_S
+        self._untold = controls(self._ledger, since_s)
         lease = Lease(
             at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch + 1
         )
@@ -227,7 +225,7 @@ class Active:
         else:
             self._commit(said)
         if request.control is not None:
-            self._untold.append(request)
+            self._untold.append(control_of(request))
         if request.accepted and request.verb == "ack" and self._outside.teller is not None:
             self._outside.teller.acknowledge(request.target, request.by)
             self._save_told()
@@ -290,14 +288,7 @@ class Active:
     def _tell_engine(self) -> None:
         """Never in our transactions: their marks would take offsets of the telemetry."""
         while self._untold:
-            request = self._untold[0]
-            assert request.control is not None, request
-            started_at, seq = request.control
-            record = Control(
-                at=request.at, node="", source="act", started_at=started_at, seq=seq,
-                sent_at=self._clock.time_s(), target=request.target, by=request.by,
-                action="released" if request.verb == "release" else "false_alarm",
-            )  # fmt: skip
+            record = msgspec.structs.replace(self._untold[0], sent_at=self._clock.time_s())
             try:
                 self._outside.control(record)
             except PublishError as error:
@@ -338,7 +329,7 @@ class Active:
 
     def _act(self, command: Command, acknowledged_s: float, *, foreign: bool = False) -> None:
         done = self._tried(command, acknowledged_s, foreign)
-        self._finish(done)
+        self._finish(command, done)
         teller = self._outside.teller
         if teller is not None and done.status in ("done", "unknown"):
             summary = f"{command.action} {', '.join(command.targets)}: {done.status}"
@@ -375,10 +366,15 @@ class Active:
         self._outside.point("act.after")
         return done
 
-    def _finish(self, done: Outcome) -> None:
+    def _finish(self, command: Command, done: Outcome) -> None:
+        step = attempt_of(self._ledger, command, done)
+        if step is not None:
+            done = msgspec.structs.replace(done, control=self._ledger.next_control())
         self._outside.point("outcome.before")
         self._commit([done])
         self._outside.point("outcome.after")
+        if done.control is not None and step is not None:
+            self._untold.append(attempted(command, done, step))
         self._metrics.outcomes.labels(done.status).inc()
         _log.info("outcome command=%s status=%s reason=%s", done.command, done.status, done.reason)
 

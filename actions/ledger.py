@@ -21,6 +21,7 @@ from telemetry.actions import (
 )
 from telemetry.findings import ISOLATING
 
+STREAMS_MAX = 100  # of Control records, one an instance
 PART_ENTRIES = 100  # of a snapshot: some 100 kB
 
 
@@ -39,6 +40,7 @@ class Ledger:
         self.decisions: dict[str, Decision] = {}
         self._by_incident: dict[str, list[str]] = {}
         self._approved: dict[str, None] = {}  # ids of decisions
+        self._controls: dict[float, int] = {}  # stream of Control records -> its next number
         self.wanted: dict[str, float] = {}  # node -> when the ladder last wanted it out
         self.commands: dict[str, Command] = {}
         self.outcomes: dict[str, Outcome] = {}
@@ -61,11 +63,12 @@ class Ledger:
                 self.commands.setdefault(record.decision, record)
             case Outcome():
                 self.outcomes[record.command] = record
+                self._count(record.control)
             case Request():
                 self._request(record)
             case Lease():
-                self.epoch = max(self.epoch, record.epoch)
-                self.lease_at = record.at
+                if record.epoch > self.epoch:  # else it only says once more that it is there
+                    self.epoch, self.lease_at = record.epoch, record.at
                 self.first_at = record.at if self.first_at is None else self.first_at
             case LedgerPart():
                 pass  # says nothing new
@@ -88,6 +91,11 @@ class Ledger:
     def of_incident(self, name: str) -> list[Decision]:
         """Its decisions, oldest first."""
         return [self.decisions[one] for one in self._by_incident.get(name, ())]
+
+    def next_control(self) -> tuple[float, int] | None:
+        """The next place in this instance's stream of Control records."""
+        started_at = self.lease_at
+        return None if started_at is None else (started_at, self._controls.get(started_at, 0))
 
     def approved(self) -> list[Decision]:
         """Those that may be carried out, are, or were; in the order of the approvals."""
@@ -193,6 +201,7 @@ class Ledger:
 
     def _request(self, said: Request) -> None:
         self.requests[said.id] = said
+        self._count(said.control)
         if not said.accepted:
             return
         match said.verb:
@@ -206,6 +215,13 @@ class Ledger:
                 self.released[said.target] = said.at
             case "isolate":
                 self.released.pop(said.target, None)
+
+    def _count(self, control: tuple[float, int] | None) -> None:
+        if control is not None:
+            started_at, seq = control
+            self._controls[started_at] = max(self._controls.pop(started_at, 0), seq + 1)
+            while len(self._controls) > STREAMS_MAX:
+                del self._controls[next(iter(self._controls))]
 
     def _is_open(self, decision: str) -> bool:
         command = self.commands.get(decision)

@@ -263,16 +263,7 @@ class ActionService:
         return decision.state in _STILL and self.ledger.command_of(decision.id) is None
 
     def _control(self, verb: Verb) -> tuple[float, int] | None:
-        """The next place in this instance's stream of Control records."""
-        started_at = self.ledger.lease_at
-        if verb not in ("release", "false_alarm") or started_at is None:
-            return None
-        taken = [
-            one.control[1]
-            for one in self.ledger.requests.values()
-            if one.control is not None and one.control[0] == started_at
-        ]
-        return started_at, max(taken, default=-1) + 1
+        return self.ledger.next_control() if verb in ("release", "false_alarm") else None
 
     def _request_id(self, asked: Asked, now_s: float) -> str:
         by = asked.person.name if asked.person is not None else ""

@@ -96,12 +96,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="outcome"):
-    """What became of a command; `unknown` (nobody could tell) goes to a person."""
+    """What became of a command; `unknown` (nobody could tell) goes to a person.
+
+    control  as that of a `Request`: where the engine is told that a step of the ladder was made
+    """
 
     command: str
     at: float
     status: OutcomeStatus
     reason: str
+    control: tuple[float, int] | None = None
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="request"):

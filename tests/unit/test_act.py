@@ -347,3 +347,20 @@ def test_the_rails_are_asked_again_before_the_intent() -> None:
     site.start().step(3)
     assert states(site) == ["approved", "refused"]
     assert not site.of(Command)
+
+
+def test_the_engine_is_told_of_a_step_that_was_made_and_not_of_a_dry_run() -> None:
+    for dry_run in (True, False):
+        site = Site(msgspec.structs.replace(SETTINGS, dry_run=dry_run))
+        story = incident(job="7")
+        verdict = msgspec.structs.replace(story.verdict, step="eviction")
+        site.tell(msgspec.structs.replace(story, verdict=verdict, verdicts=[verdict]))
+        one = site.start()
+        one.step(2)
+        one.ask(asked("release", "n7"))
+        one.step()
+        told = [(c.action, c.target, c.seq) for c in site.controls]
+        step = [] if dry_run else [("attempted", "a", 0)]
+        assert told == [*step, ("released", "n7", len(step))]
+        site.start().step()
+        assert site.controls[len(told) :] == site.controls[: len(told)]
