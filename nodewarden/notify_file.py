@@ -7,6 +7,7 @@ and who may read the settings need not read the keys.
 from __future__ import annotations
 
 import difflib
+import logging
 import math
 import re
 import tomllib
@@ -19,17 +20,20 @@ import msgspec
 
 from actions.notify.routing import Router
 from actions.notify.settings import NotifySettings, ReceiverSettings
+from telemetry.broker_security import readable_by_others
 from telemetry.errors import SettingsError
 from telemetry.settings import Section
 
 FILE_MAX_BYTES = 1024 * 1024
 SECRET_MAX_BYTES = 4_096
+_log = logging.getLogger("nodewarden.settings")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.A)
 
 
 def read_notify_file(file: Path, cluster: str) -> NotifySettings:
     """Checked as far as it can be without the secrets. Raises SettingsError, one line."""
     settings = parse_notify(_toml(file), str(file))
+    _check_readers(settings, file)
     try:
         Router(settings, cluster)
     except SettingsError as error:
@@ -61,11 +65,30 @@ def with_secrets(settings: NotifySettings, where: str) -> NotifySettings:
     return msgspec.structs.replace(settings, receivers=receivers)
 
 
+def _check_readers(settings: NotifySettings, file: Path) -> None:
+    """Secrets in a file for everybody to read are refused; an Alertmanager's address is none."""
+    if not readable_by_others(str(file)):
+        return
+    for name, receiver in settings.receivers.items():
+        is_secret = {
+            "routing_key": bool(receiver.routing_key),
+            "token": bool(receiver.token),
+            "url": bool(receiver.url) and receiver.kind == "webhook",
+        }
+        for key in (key for key, is_set in is_secret.items() if is_set):
+            raise SettingsError(
+                f"{file}: receivers.{name}.{key}: everybody can read that file; "
+                f"chmod o-r {file}, or set {key}_file"
+            )
+
+
 def _with_secrets(receiver: ReceiverSettings, where: str) -> ReceiverSettings:
     found: dict[str, str] = {}
     for key in ("url", "routing_key", "token"):
         if file := getattr(receiver, f"{key}_file"):
             found[key] = _secret(Path(file), f"{where}.{key}_file")
+            if readable_by_others(file):  # where Kubernetes puts secrets that is the usual mode
+                _log.warning("%s.%s_file: everybody can read %s; chmod o-r it", where, key, file)
             found[f"{key}_file"] = ""
     if "url" in found:
         _check_url(found["url"], f"{where}.url_file", ("http", "https"))

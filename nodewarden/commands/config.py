@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nodewarden.notify_file import read_notify_file
 from nodewarden.session import Session, config_option
 from nodewarden.settings_file import show
 
@@ -21,6 +22,9 @@ def command() -> None:
 def check(session: Session, config: Path | None) -> None:
     """Say whether the settings can be run with."""
     effective = session.settings(config)
+    configuration = effective.configuration
+    if configuration.notify.file:
+        read_notify_file(Path(configuration.notify.file), configuration.engine.cluster)
     click.echo(f"settings are fine: {len(effective.origins)} set, the others are defaults")
 
 

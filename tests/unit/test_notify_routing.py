@@ -72,6 +72,7 @@ equal = ["leaf"]
 def file(tmp_path: Path) -> Path:
     written = tmp_path / "notify.toml"
     written.write_text(FILE, "utf-8")
+    written.chmod(0o600)
     return written
 
 
@@ -238,6 +239,12 @@ def test_secrets_are_read_from_their_files_and_never_said(tmp_path: Path, file: 
     assert "SECRET" not in str(refused.value)
 
 
+def test_secrets_for_everybody_to_read_are_refused(file: Path) -> None:
+    file.chmod(0o644)
+    with pytest.raises(SettingsError, match=r"oncall\.routing_key: everybody can read that file"):
+        read_notify_file(file, "main")
+
+
 def environ(file: Path) -> dict[str, str]:
     return {**os.environ, "NODEWARDEN_NOTIFY__FILE": str(file)}
 
@@ -293,3 +300,12 @@ def test_the_notify_file_of_the_page_on_paging_is_one() -> None:
     page = (Path(__file__).parents[2] / "docs" / "paging.md").read_text("utf-8")
     shown = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
     Router(parse_notify(tomllib.loads(shown[1]), "paging.md"), "main")
+
+
+def test_config_check_reads_the_notify_file_too(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == run(["config", "check"], environ(file))
+    file.write_text(FILE.replace('receiver = "chat"', 'receiver = "cat"'), "utf-8")
+    assert 2 == run(["config", "check"], environ(file))
+    assert "no receiver 'cat'" in capsys.readouterr().err
