@@ -400,7 +400,8 @@ class Active:
         if now_s - self._housekept_s < HOUSEKEEPING_S:
             return
         self._housekept_s = now_s
-        self._ledger.forget(wall_s - self._settings.keep_s)
+        still_open = {name for name, one in self._shown.items() if one.closed_at is None}
+        self._ledger.forget(wall_s - self._settings.keep_s, still_open)
         self._shown = {
             name: one for name, one in self._shown.items()
             if one.closed_at is None or wall_s - one.closed_at < CLOSED_SHOWN_S

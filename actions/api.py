@@ -10,6 +10,8 @@ enough, 404 no such thing, 409 not as things stand, 413 too large, 503 a standby
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
@@ -42,6 +44,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     for_s: Annotated[float, Meta(gt=0.0, le=FOR_MAX_S)] | None = None
 
 
+_log = logging.getLogger("nodewarden.act")
 _BODY = msgspec.json.Decoder(Body)
 Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
 
@@ -55,7 +58,7 @@ class Api:
     def __init__(self, settings: ActSettings, desk: Desk, time_s: Callable[[], float]) -> None:
         self._settings, self._desk, self._time_s = settings, desk, time_s
         self._access = Access(settings.tokens)
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._runner: web.AppRunner | None = None
         self._thread = threading.Thread(target=self._run, name="api", daemon=True)
 
@@ -65,6 +68,11 @@ class Api:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65_535:
             raise SettingsError(f"act.address: {address!r}: expected HOST:PORT, as 127.0.0.1:9120")
+        if not _is_loopback(host):
+            _log.warning(
+                "api_in_clear address=%s: tokens travel in clear; put TLS before it", address
+            )
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         try:
             self._do(self._start(host, int(port)))
@@ -142,6 +150,13 @@ class Api:
         if status and reply.status == 503:
             reply = Reply(status, {"error": problem})
         return _answer(reply)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _problem(person: Person | None, verb: Verb) -> tuple[str, int]:

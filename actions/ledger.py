@@ -6,7 +6,7 @@ wrote them. What is over is forgotten after a while; the log keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -109,13 +109,17 @@ class Ledger:
         found = [one for one in of_incident if one.state == "waiting"] or of_incident
         return found[-1] if found else None
 
-    def forget(self, before_s: float) -> None:
-        """Drop what was over before, and the oldest of what is too much."""
+    def forget(self, before_s: float, still_open: Collection[str] = ()) -> None:
+        """Drop what was over before, and the oldest of what is too much.
+
+        still_open  incidents that are told again: a forgotten decision of theirs would be made anew
+        """
         gone = [
             one.id
             for one in self.decisions.values()
             if one.at < before_s and one.state != "waiting" and not self._is_open(one.id)
-        ]
+            and one.incident not in still_open
+        ]  # fmt: skip
         surplus = len(self.decisions) - len(gone) - self._entries_max
         if surplus > 0:
             known = set(gone)

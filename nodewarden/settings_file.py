@@ -129,7 +129,7 @@ def _environment_values(environ: Mapping[str, str]) -> Iterator[tuple[Path_, obj
 
 
 def _from_text(text: str, kind: Any, where: str) -> object:
-    if kind is str or _is_secret(kind):
+    if kind is str or (_is_secret(kind) and not _is_table(kind)):
         return text
     if text[:1] in ("[", "{"):
         try:
@@ -147,7 +147,7 @@ def _converted(value: object, kind: Any, where: str, *, strict: bool) -> object:
         found = msgspec.convert(value, kind, strict=strict)
     except (msgspec.ValidationError, OverflowError) as error:
         if _is_secret(kind):
-            raise SettingsError(f"{where}: expected text in quotes") from None
+            raise SettingsError(f"{where}: expected {_wanted(kind)}") from None
         wanted = str(error).partition(", got ")[0].partition(" - at ")[0].replace("`", "")
         said = wanted[:1].lower() + wanted[1:]
         raise SettingsError(f"{where}: {said} instead of {_shortened(value)}") from error
@@ -231,10 +231,21 @@ def _is_section(kind: object) -> bool:
 
 
 def _is_secret(kind: object) -> bool:
-    """Whether values of the type are never shown."""
+    """Whether values of the type, or of the table, are never shown."""
+    return any((meta.extra or {}).get("secret") is True for meta in _metas(kind))
+
+
+def _wanted(kind: object) -> str:
+    """What a secret has to be."""
+    said = [(meta.extra or {}).get("wanted") for meta in _metas(kind)]
+    return next((str(one) for one in said if one), "text in quotes")
+
+
+def _metas(kind: object) -> list[msgspec.Meta]:
+    if _is_table(kind):
+        kind = getattr(kind, "__args__", (None, None))[1]
     metas: tuple[object, ...] = getattr(kind, "__metadata__", ())
-    return any(isinstance(meta, msgspec.Meta) and (meta.extra or {}).get("secret") is True
-               for meta in metas)  # fmt: skip
+    return [meta for meta in metas if isinstance(meta, msgspec.Meta)]
 
 
 @lru_cache(maxsize=128)

@@ -18,7 +18,16 @@ Count = Annotated[int, Meta(ge=1)]
 XidPair = Annotated[str, Meta(pattern=r"^\d{1,5}:\d{1,5}$")]
 
 ActMode = Literal["observe", "approve", "auto"]
-TokenLine = Annotated[str, Meta(pattern=r"^(viewer|operator|admin):[0-9a-f]{64}$")]
+TokenLine = Annotated[
+    str,
+    Meta(
+        pattern=r"^(viewer|operator|admin):[0-9a-f]{64}$",
+        extra={  # somebody will write the token itself
+            "secret": True,
+            "wanted": "viewer, operator or admin, a colon, and the SHA-256 of the token in hex",
+        },
+    ),
+]
 
 # Never shown: not by `config show`, not in an error line, not in a representation.
 Secret = Annotated[str, Meta(extra={"secret": True})]

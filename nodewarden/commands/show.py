@@ -43,6 +43,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             yield f"  evidence  {line['text']}"
         if found.get("acked_by"):
             yield f"  looked after by {found['acked_by']}"
+        if found.get("snoozed_until"):
+            yield f"  snoozed until {_time(found['snoozed_until'])}"
     for one in sorted(_events(found), key=lambda event: event[0]):
         yield f"{_time(one[0])}  {one[1]}"
 

@@ -322,6 +322,21 @@ def test_what_is_over_is_forgotten_and_what_waits_is_not() -> None:
     assert one.ledger.of_incident("a") == []
 
 
+def test_a_long_story_that_is_told_again_is_not_decided_anew() -> None:
+    site = Site()
+    site.tell(incident("a"), incident("b"))
+    one = site.start()
+    one.step(2)
+    site.tell(incident("b", rev=1, closed_at=site.clock.time_s()))
+    one.step()
+    site.clock.advance(SETTINGS.keep_s + 60.0)
+    one.step()
+    assert [d.incident for d in one.ledger.decisions.values()] == ["a"]
+    site.tell(incident("a", rev=1))
+    one.step()
+    assert len(site.of(Decision)) == 2
+
+
 def test_preconditions_compare_what_was_known() -> None:
     was = Preconditions({"n1": "idle"}, {"n1": ""}, "7", 2)
     assert difference(was, Preconditions({"n1": "idle"}, {}, "7", 2)) == ""

@@ -13,6 +13,7 @@ import pytest
 from actions.access import NEEDS, Access, Person, hashed, may
 from actions.api import Api
 from nodewarden.act_client import ActClient
+from nodewarden.cli import run
 from telemetry.actions import Request
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
 from telemetry.settings import ActSettings
@@ -138,7 +139,6 @@ def test_an_address_that_cannot_be_served_is_refused(address: str) -> None:
     api = Api(ActSettings(address=address), site.start().desk, site.clock.time_s)
     with pytest.raises(SettingsError, match=r"act\.address"):
         api.__enter__()
-    api._loop.close()
 
 
 def test_roles_and_tokens() -> None:
@@ -158,3 +158,23 @@ def test_roles_and_tokens() -> None:
     assert {verb for verb in NEEDS if may(viewer, verb)} == {"read"}
     assert {verb for verb in NEEDS if not may(operator, verb)} == {"resume"}
     assert all(may(admin, verb) for verb in NEEDS)
+
+
+@pytest.mark.parametrize(("environ", "named"), [
+    ({"NODEWARDEN_ACT__DRY_RUN": "false"}, "act.dry_run"),
+    ({"NODEWARDEN_ACT__ADDRESS": "nowhere"}, "act.address"),
+    ({"NODEWARDEN_ACT__METRICS_ADDRESS": "nowhere"}, "act.metrics_address"),
+    ({"NODEWARDEN_ACT__TOKENS__OTTO": "operator:plain-token"}, "NODEWARDEN_ACT__TOKENS__OTTO"),
+    ({"NODEWARDEN_ACT__TOKENS__OTTO": "king:" + "0" * 64}, "NODEWARDEN_ACT__TOKENS__OTTO"),
+    ({"NODEWARDEN_ACT__RAILS__MODE": '{isolate = "maybe"}'}, "NODEWARDEN_ACT__RAILS__MODE"),
+    ({"NODEWARDEN_ENGINE__SHARD": "history"}, "engine.shard"),
+])  # fmt: skip
+def test_a_wrong_setting_stops_the_start_with_one_line(
+    environ: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = {"NODEWARDEN_ACT__METRICS_ADDRESS": "", "NODEWARDEN_ACT__ADDRESS": "127.0.0.1:0"}
+    assert run(["act"], {**base, **environ}) == 2
+    said = [one for one in capsys.readouterr().err.splitlines() if one.startswith("nodewarden: ")]
+    assert len(said) == 1
+    assert named in said[0]
+    assert "plain-token" not in said[0]
