@@ -29,7 +29,7 @@ def named_in_code() -> set[str]:
     """What looks like a metric in our packages; the worker's are put together from two parts."""
     text = "".join(
         path.read_text(encoding="utf-8")
-        for package in ("collectors", "streams")
+        for package in ("actions", "collectors", "streams")
         for path in (ROOT / package).rglob("*metrics.py")
     )
     parts = re.findall(r'^    \("([a-z_]+)", "', text, re.MULTILINE)
