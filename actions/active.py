@@ -40,7 +40,7 @@ REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
 HOUSEKEEPING_S = 60.0
 SILENT_POLLS = 40
 RETELL_S = 3_600.0
-OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm"})
+OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm", "tried"})
 
 _log = logging.getLogger("nodewarden.act")
 Point = Callable[[str], None]
@@ -85,6 +85,8 @@ class Active:
         self._untold: list[Control] = []
         self._left: dict[int, int] = {}  # partition -> the end that is still to be reached
         self._silent_polls = 0
+        self._next: dict[int, int] = {}  # partition -> the offset to read next
+        self._placed = False
         self._started_s = self._housekept_s = clock.monotonic_s()
 
     # -- its life
@@ -103,7 +105,8 @@ class Active:
         self._commit([lease])
         places = [(INCIDENTS, partition) for partition in partitions]
         bounds = self._outside.incidents.bounds(places)
-        self._outside.incidents.assign({place: bounds[place][0] for place in places})
+        self._next = {place[1]: first for place, (first, _) in bounds.items()}
+        self._place()
         self._left = {place[1]: end for place, (first, end) in bounds.items() if first < end}
         self._desk.open = True
         self._metrics.active.set(1)
@@ -126,12 +129,7 @@ class Active:
     # -- incidents
 
     def _read_incidents(self, wait_s: float) -> None:
-        try:
-            lines = self._outside.incidents.poll(wait_s)
-        except SourceUnavailable as error:
-            _log.warning("incidents_unread error=%s", error)
-            self._clock.sleep(wait_s)
-            return
+        lines = self._polled(wait_s)
         self._catch_up(lines)
         told: list[Incident] = []
         made: list[Decision] = []
@@ -151,6 +149,28 @@ class Active:
             for incident in told:
                 self._tell(incident, self._outside.teller)
             self._save_told()
+
+    def _polled(self, wait_s: float) -> Sequence[ArchiveLine]:
+        try:
+            if not self._placed:
+                self._place()
+            lines = self._outside.incidents.poll(wait_s)
+        except SourceUnavailable as error:
+            _log.warning("incidents_unread error=%s", error)
+            self._placed = False
+            self._clock.sleep(wait_s)
+            return []
+        for line in lines:
+            self._next[line.partition] = line.offset + 1
+        return lines
+
+    def _place(self) -> None:
+        """Read on where we were, or from what is still kept; after an error nobody knows where."""
+        bounds = self._outside.incidents.bounds([(INCIDENTS, one) for one in self._next])
+        self._outside.incidents.assign({
+            place: max(first, self._next[place[1]]) for place, (first, _) in bounds.items()
+        })  # fmt: skip
+        self._placed = True
 
     def _catch_up(self, lines: Sequence[ArchiveLine]) -> None:
         """Nothing is done before all that is known of the incidents has been read."""

@@ -24,6 +24,7 @@ from actions.access import Access, Person, may
 from actions.desk import Desk, Reply
 from actions.service import TEXT_MAX, Asked
 from telemetry.actions import Verb
+from telemetry.attempts import Attempt
 from telemetry.errors import SettingsError
 from telemetry.settings import ActSettings
 
@@ -32,16 +33,18 @@ TARGET_MAX = 253
 FOR_MAX_S = 30 * 86_400.0
 VERBS: tuple[Verb, ...] = (
     "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
+    "tried",
 )  # fmt: skip
 _NO_TARGET: frozenset[Verb] = frozenset({"pause", "resume"})
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a POST; `for_s` is how long a snooze lasts."""
+    """Of a POST; `for_s` is how long a snooze lasts, `attempt` is what was tried."""
 
     target: Annotated[str, Meta(max_length=TARGET_MAX)] = ""
     note: Annotated[str, Meta(max_length=TEXT_MAX)] = ""
     for_s: Annotated[float, Meta(gt=0.0, le=FOR_MAX_S)] | None = None
+    attempt: Attempt | None = None
 
 
 _log = logging.getLogger("nodewarden.act")
@@ -138,6 +141,7 @@ class Api:
         problem, status = _problem(person, verb)
         asked = Asked(
             verb=verb, target=body.target, person=person, note=body.note, problem=problem,
+            attempt=body.attempt,
             until=None if body.for_s is None else self._time_s() + body.for_s,
         )  # fmt: skip
         waiting = asyncio.wrap_future(self._desk.ask(asked, status))

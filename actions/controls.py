@@ -7,22 +7,27 @@ engine takes it once.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from actions.ledger import Ledger
-from telemetry.actions import Command, Outcome, Request
+from telemetry.actions import Command, Outcome, Request, Verb
 from telemetry.attempts import Attempt
 from telemetry.records import Control
 
 SOURCE = "act"
+_ACTIONS: dict[Verb, Literal["released", "false_alarm", "attempted"]] = {
+    "release": "released", "false_alarm": "false_alarm", "tried": "attempted",
+}  # fmt: skip
 
 
 def control_of(request: Request) -> Control:
-    """What a person released or called a false alarm."""
+    """What a person released, called a false alarm, or tried."""
     assert request.control is not None, request
     started_at, seq = request.control
     return Control(
         at=request.at, node="", source=SOURCE, started_at=started_at, seq=seq,
         target=request.target, by=request.by,
-        action="released" if request.verb == "release" else "false_alarm",
+        action=_ACTIONS[request.verb], attempt=request.attempt,
     )  # fmt: skip
 
 

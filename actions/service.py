@@ -26,11 +26,13 @@ from telemetry.actions import (
     command_id,
     decision_id,
 )
+from telemetry.attempts import Attempt
 from telemetry.findings import Incident, Verdict, stable_id
 from telemetry.settings import ActSettings, RailSettings
 
 RELEASE_RUNG = "person_release"
 PERSON_RUNG = "person_isolate"
+TOLD = frozenset({"release", "false_alarm", "tried"})  # the engine hears of it
 TEXT_MAX = 1_000  # characters of what a person writes
 Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
 Recheck = Callable[[Decision, Incident | None, RailContext, RailSettings, float], Decision]
@@ -43,6 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     person  None where the token is nobody's; `problem` then says so
     until   of a snooze, Unix seconds
+    attempt of "tried"
     """
 
     verb: Verb
@@ -50,6 +53,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     person: Person | None
     note: str = ""
     until: float | None = None
+    attempt: Attempt | None = None
     problem: str = ""
 
 
@@ -166,6 +170,9 @@ class ActionService:
             role=asked.person.role if asked.person is not None else None,
             verb=asked.verb, target=asked.target[:TEXT_MAX], accepted=not why,
             reason=why or "taken", note=asked.note[:TEXT_MAX], until=asked.until,
+            attempt=None if asked.attempt is None else msgspec.structs.replace(
+                asked.attempt, at=now_s, incident=asked.target[:TEXT_MAX], told=True
+            ),
             control=None if why else self._control(asked.verb),
         )  # fmt: skip
         return [request, *said], request
@@ -182,6 +189,8 @@ class ActionService:
                 if not asked.target:
                     return [], "no node is named"
                 return [self._by_hand(asked, by, now_s)], ""
+            case "tried" if asked.attempt is None:
+                return [], "no step is named"
             case "resume" if not self.ledger.paused:
                 return [], "not paused"
             case _:
@@ -263,7 +272,7 @@ class ActionService:
         return decision.state in _STILL and self.ledger.command_of(decision.id) is None
 
     def _control(self, verb: Verb) -> tuple[float, int] | None:
-        return self.ledger.next_control() if verb in ("release", "false_alarm") else None
+        return self.ledger.next_control() if verb in TOLD else None
 
     def _request_id(self, asked: Asked, now_s: float) -> str:
         by = asked.person.name if asked.person is not None else ""

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from telemetry.attempts import Attempt
 from telemetry.findings import Action, Verdict, stable_id
 
 Mode = Literal["observe", "approve", "auto"]
@@ -18,7 +19,7 @@ OutcomeStatus = Literal["done", "failed", "unknown", "refused"]
 Role = Literal["viewer", "operator", "admin"]
 Verb = Literal[
     "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
-    "read",
+    "tried", "read",
 ]  # fmt: skip
 
 
@@ -114,6 +115,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     by      the token's name, "" where there was none that we know
     target  incident, decision or node
     until   of a snooze
+    attempt of "tried": the step of the ladder that was made, and what came of it
     control where its Control record stands: started_at and seq of the stream; None where none is
     """
 
@@ -127,6 +129,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     reason: str
     note: str = ""
     until: float | None = None
+    attempt: Attempt | None = None
     control: tuple[float, int] | None = None
 
 
