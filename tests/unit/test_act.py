@@ -337,6 +337,24 @@ def test_a_long_story_that_is_told_again_is_not_decided_anew() -> None:
     assert len(site.of(Decision)) == 2
 
 
+def test_after_a_lost_broker_it_reads_on_where_it_was_and_past_what_is_gone() -> None:
+    site = Site()
+    site.tell(incident("a"))
+    one = site.start()
+    one.step(2)
+    site.tell(incident("b"), incident("c"))
+    site.log.refuse(1)
+    one.step()
+    assert len(site.of(Decision)) == 1
+    one.step()
+    assert len(site.of(Decision)) == 3
+    site.tell(incident("d"), incident("e"))
+    site.log.trim("nodewarden.incidents", 0, 4)
+    one.step(2)
+    decided = [made.incident for made in site.of(Decision) if isinstance(made, Decision)]
+    assert decided == ["a", "b", "c", "e"]
+
+
 def test_preconditions_compare_what_was_known() -> None:
     was = Preconditions({"n1": "idle"}, {"n1": ""}, "7", 2)
     assert difference(was, Preconditions({"n1": "idle"}, {}, "7", 2)) == ""
