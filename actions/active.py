@@ -15,9 +15,11 @@ import msgspec
 
 from actions.controls import attempt_of, attempted, control_of, controls
 from actions.desk import Desk, Question, Reply
+from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
 from actions.ports import ActionLog, Executor, Teller
 from actions.service import ActionService, outcome
+from actions.view import shown
 from telemetry.actions import (
     ActionRecord,
     Command,
@@ -26,19 +28,14 @@ from telemetry.actions import (
     Outcome,
     Preconditions,
 )
-from telemetry.archive_line import ArchiveLine
 from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.findings import Incident, stable_id
 from telemetry.ports import Clock, LogReader
 from telemetry.records import Control
 from telemetry.settings import ActSettings
-from telemetry.topics import INCIDENTS
 
-SHOWN_MAX = 5_000  # incidents in memory, for people
-CLOSED_SHOWN_S = 86_400.0
 REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
 HOUSEKEEPING_S = 60.0
-SILENT_POLLS = 40
 RETELL_S = 3_600.0
 OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm", "tried"})
 
@@ -79,14 +76,10 @@ class Active:
         self._outside, self._desk = outside, desk
         self._settings, self._clock, self._metrics = settings, clock, metrics
         self._instance = instance
-        self._shown: dict[str, Incident] = {}
+        self._feed = IncidentFeed(outside.incidents, clock, metrics)
         self._since_snapshot = 0
         self._refusals: list[float] = []
         self._untold: list[Control] = []
-        self._left: dict[int, int] = {}  # partition -> the end that is still to be reached
-        self._silent_polls = 0
-        self._next: dict[int, int] = {}  # partition -> the offset to read next
-        self._placed = False
         self._started_s = self._housekept_s = clock.monotonic_s()
 
     # -- its life
@@ -103,11 +96,7 @@ class Active:
             at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch + 1
         )
         self._commit([lease])
-        places = [(INCIDENTS, partition) for partition in partitions]
-        bounds = self._outside.incidents.bounds(places)
-        self._next = {place[1]: first for place, (first, _) in bounds.items()}
-        self._place()
-        self._left = {place[1]: end for place, (first, end) in bounds.items() if first < end}
+        self._feed.start(partitions)
         self._desk.open = True
         self._metrics.active.set(1)
         _log.info("active instance=%s epoch=%d", self._instance, lease.epoch)
@@ -129,57 +118,16 @@ class Active:
     # -- incidents
 
     def _read_incidents(self, wait_s: float) -> None:
-        lines = self._polled(wait_s)
-        self._catch_up(lines)
-        told: list[Incident] = []
-        made: list[Decision] = []
-        for line in lines:
-            incident = _incident(line.value)
-            if incident is None:
-                self._metrics.rejected.inc(line.value is not None)
-                continue
-            told.append(incident)
-            self._show(incident)
-            made += self._decided(incident, (line.partition, line.offset))
+        told = self._feed.poll(wait_s)
+        made = [decision for one, place in told for decision in self._decided(one, place)]
         if made:
             self._outside.point("decision.before")
             self._commit(made)
             self._outside.point("decision.after")
         if told and self._outside.teller is not None:
-            for incident in told:
+            for incident, _ in told:
                 self._tell(incident, self._outside.teller)
             self._save_told()
-
-    def _polled(self, wait_s: float) -> Sequence[ArchiveLine]:
-        try:
-            if not self._placed:
-                self._place()
-            lines = self._outside.incidents.poll(wait_s)
-        except SourceUnavailable as error:
-            _log.warning("incidents_unread error=%s", error)
-            self._placed = False
-            self._clock.sleep(wait_s)
-            return []
-        for line in lines:
-            self._next[line.partition] = line.offset + 1
-        return lines
-
-    def _place(self) -> None:
-        """Read on where we were, or from what is still kept; after an error nobody knows where."""
-        bounds = self._outside.incidents.bounds([(INCIDENTS, one) for one in self._next])
-        self._outside.incidents.assign({
-            place: max(first, self._next[place[1]]) for place, (first, _) in bounds.items()
-        })  # fmt: skip
-        self._placed = True
-
-    def _catch_up(self, lines: Sequence[ArchiveLine]) -> None:
-        """Nothing is done before all that is known of the incidents has been read."""
-        self._silent_polls = 0 if lines else self._silent_polls + 1
-        for line in lines:
-            if line.offset + 1 >= self._left.get(line.partition, line.offset + 2):
-                del self._left[line.partition]
-        if self._silent_polls >= SILENT_POLLS:  # the end was compacted away
-            self._left.clear()
 
     def _decided(self, incident: Incident, source: tuple[int, int]) -> list[Decision]:
         """The new decisions; the next one knows of them, and nobody else before the commit."""
@@ -214,12 +162,6 @@ class Active:
         return incident.closed_at is not None and first_at is not None \
             and incident.closed_at < first_at  # fmt: skip
 
-    def _show(self, incident: Incident) -> None:
-        known = self._shown.pop(incident.id, None)
-        self._shown[incident.id] = incident if known is None or incident.rev >= known.rev else known
-        if len(self._shown) > SHOWN_MAX:
-            del self._shown[next(iter(self._shown))]
-
     # -- people
 
     def _answer_people(self) -> None:
@@ -234,7 +176,7 @@ class Active:
     def _reply(self, question: Question) -> Reply:
         asked, now_s = question.asked, self._clock.time_s()
         if asked.verb == "read" and not asked.problem:
-            return self._read(asked.target)
+            return shown(asked.target, self._ledger, self._feed.known)
         if not asked.problem and asked.verb in OF_INCIDENTS and not self._knows(asked.target):
             unknown = f"no decision and no incident {asked.target}"
             asked = msgspec.structs.replace(asked, problem=unknown)
@@ -256,7 +198,7 @@ class Active:
         return Reply(question.status or (404 if missing else 409), {"error": request.reason})
 
     def _knows(self, target: str) -> bool:
-        return target in self._shown or self._ledger.find(target) is not None
+        return target in self._feed.known or self._ledger.find(target) is not None
 
     def _may_audit_refusal(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -265,45 +207,6 @@ class Active:
             return False
         self._refusals.append(now_s)
         return True
-
-    def _read(self, target: str) -> Reply:
-        what, _, name = target.partition("/")
-        if what == "decisions":
-            return Reply(200, {"decisions": _plain(list(self._ledger.decisions.values()))})
-        if not name:
-            found = [self._described(one) for one in self._shown.values()]
-            return Reply(200, {"incidents": found, "paused": self._ledger.paused})
-        decision = self._ledger.decisions.get(name)
-        incident = self._shown.get(decision.incident if decision is not None else name)
-        if incident is None and decision is None:
-            return Reply(404, {"error": f"no incident and no decision {name}"})
-        body: dict[str, Any] = {} if incident is None else self._described(incident)
-        of = decision.incident if incident is None and decision is not None else None
-        audit = self._audit(incident.id if incident is not None else of or name)
-        if decision is not None and decision.id not in {one["id"] for one in audit["decisions"]}:
-            audit["decisions"].append(_plain(decision))
-        return Reply(200, {**body, **audit})
-
-    def _described(self, incident: Incident) -> dict[str, Any]:
-        return {
-            "incident": _plain(incident), "acked_by": self._ledger.acked.get(incident.id, ""),
-            "snoozed_until": self._ledger.snoozed.get(incident.id),
-        }  # fmt: skip
-
-    def _audit(self, incident: str) -> dict[str, Any]:
-        decisions = self._ledger.of_incident(incident)
-        of = {one.id for one in decisions}
-        commands = [one for one in self._ledger.commands.values() if one.decision in of]
-        outcomes = [
-            self._ledger.outcomes[one.id] for one in commands if one.id in self._ledger.outcomes
-        ]
-        requests = [
-            one for one in self._ledger.requests.values() if one.target in of | {incident}
-        ]  # fmt: skip
-        return {
-            "decisions": _plain(decisions), "commands": _plain(commands),
-            "outcomes": _plain(outcomes), "requests": _plain(requests),
-        }  # fmt: skip
 
     def _tell_engine(self) -> None:
         """Never in our transactions: their marks would take offsets of the telemetry."""
@@ -319,11 +222,11 @@ class Active:
     # -- commands
 
     def _carry_out(self) -> None:
-        if self._left:
+        if not self._feed.caught_up:
             return
         self._take_over_others()
         now_s = self._clock.time_s()
-        for said in self._service.intents(self._shown.get, now_s, self._ledger.epoch):
+        for said in self._service.intents(self._feed.known.get, now_s, self._ledger.epoch):
             if isinstance(said, Decision):
                 self._commit([said])
                 continue
@@ -368,7 +271,7 @@ class Active:
         if foreign and achieved is None:
             why = "an instance that is gone may have done it; nobody can read it back"
             return outcome(command, "unknown", why, now_s())
-        why = self._service.objection(command, found, self._shown.get, now_s())
+        why = self._service.objection(command, found, self._feed.known.get, now_s())
         if why:
             return outcome(command, "refused", why, now_s())
         return self._called(command, found, acknowledged_s)
@@ -420,22 +323,11 @@ class Active:
         if now_s - self._housekept_s < HOUSEKEEPING_S:
             return
         self._housekept_s = now_s
-        still_open = {name for name, one in self._shown.items() if one.closed_at is None}
-        self._ledger.forget(wall_s - self._settings.keep_s, still_open)
-        self._shown = {
-            name: one for name, one in self._shown.items()
-            if one.closed_at is None or wall_s - one.closed_at < CLOSED_SHOWN_S
-        }  # fmt: skip
+        self._ledger.forget(wall_s - self._settings.keep_s, self._feed.open_incidents())
+        self._feed.forget(wall_s)
         waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
         self._metrics.waiting.set(waiting)
 
 
 def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
-
-
-def _incident(value: bytes | None) -> Incident | None:
-    try:
-        return None if value is None else msgspec.json.decode(value, type=Incident)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None

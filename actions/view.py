@@ -1,0 +1,57 @@
+"""What people get to see: incidents as they stand, with all that was decided, asked and done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from actions.desk import Reply
+from actions.ledger import Ledger
+from telemetry.findings import Incident
+
+
+def shown(target: str, ledger: Ledger, incidents: Mapping[str, Incident]) -> Reply:
+    """The reply to a look: "incidents", "incidents/ID" or "decisions"."""
+    what, _, name = target.partition("/")
+    if what == "decisions":
+        return Reply(200, {"decisions": _plain(list(ledger.decisions.values()))})
+    if not name:
+        found = [_described(ledger, one) for one in incidents.values()]
+        return Reply(200, {"incidents": found, "paused": ledger.paused})
+    decision = ledger.decisions.get(name)
+    incident = incidents.get(decision.incident if decision is not None else name)
+    if incident is None and decision is None:
+        return Reply(404, {"error": f"no incident and no decision {name}"})
+    body: dict[str, Any] = {} if incident is None else _described(ledger, incident)
+    of = decision.incident if incident is None and decision is not None else None
+    audit = _audit(ledger, incident.id if incident is not None else of or name)
+    if decision is not None and decision.id not in {one["id"] for one in audit["decisions"]}:
+        audit["decisions"].append(_plain(decision))
+    return Reply(200, {**body, **audit})
+
+
+def _described(ledger: Ledger, incident: Incident) -> dict[str, Any]:
+    return {
+        "incident": _plain(incident), "acked_by": ledger.acked.get(incident.id, ""),
+        "snoozed_until": ledger.snoozed.get(incident.id),
+    }  # fmt: skip
+
+
+def _audit(ledger: Ledger, incident: str) -> dict[str, Any]:
+    decisions = ledger.of_incident(incident)
+    of = {one.id for one in decisions}
+    commands = [one for one in ledger.commands.values() if one.decision in of]
+    outcomes = [ledger.outcomes[one.id] for one in commands if one.id in ledger.outcomes]
+    requests = [
+        one for one in ledger.requests.values() if one.target in of | {incident}
+    ]  # fmt: skip
+    return {
+        "decisions": _plain(decisions), "commands": _plain(commands),
+        "outcomes": _plain(outcomes), "requests": _plain(requests),
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)
