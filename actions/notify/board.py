@@ -188,7 +188,7 @@ class Board:
             grown = self.groups[receiver][at].storm and member.severity == "critical"
             if not grown:
                 return
-            take_out(self.groups[receiver][at], member.incident)
+            take_out(self.groups[receiver][at], member.incident, now_s)
             self._leave(member.incident, receiver, at)
             self._dirty.add((receiver, at))
         groups = self.groups.setdefault(receiver, {})

@@ -227,7 +227,9 @@ def put(group: Group, member: Member, now_s: float) -> None:
         group.closed_at = now_s
 
 
-def take_out(group: Group, incident: str) -> None:
+def take_out(group: Group, incident: str, now_s: float) -> None:
     """It has another group now."""
     group.members.pop(incident, None)
     group.facts = None
+    if not group.is_open and group.closed_at is None:
+        group.closed_at = now_s

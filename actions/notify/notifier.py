@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from actions.notify.alertmanager import Alertmanager
 from actions.notify.board import Board
 from actions.notify.calls import Change, Failure, Item, judged
 from actions.notify.channels import Channel
@@ -139,15 +140,9 @@ class Notifier:
             if isinstance(channel.interface, PagerDuty) and not group.address:
                 group.address = channel.interface.address
                 group.routing_key = channel.interface.routing_key
-            elif channel.settings.kind == "alertmanager":
-                self._alert_told(channel, group)
+            elif isinstance(channel.interface, Alertmanager):
+                group.told_labels, group.old_labels = channel.interface.labels(group), []
         self._board.touch(group)
-
-    def _alert_told(self, channel: Channel, group: Group) -> None:
-        interface = channel.interface
-        assert not isinstance(interface, PagerDuty)
-        if labels := getattr(interface, "labels", None):
-            group.told_labels, group.old_labels = labels(group), []
 
     def _failed(
         self, channel: Channel, items: list[Item], said: list[str], failure: Failure

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 KEY_MAX = 255  # PagerDuty: dedup_key
 SUMMARY_MAX = 1_024  # PagerDuty: payload.summary
+LAST_S = 253_402_300_799.0  # of the year 9999
 _JOINER, _SELECTORS = "\u200d", ("\ufe0e", "\ufe0f")
 _CUT = " …"
 
@@ -41,8 +42,10 @@ def dedup_key(group: Mapping[str, str], prefix: str = "nodewarden") -> str:
 
 
 def iso(at_s: float) -> str:
-    """RFC 3339 in UTC, milliseconds."""
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
+    """RFC 3339 in UTC, milliseconds; what no calendar has becomes its first or last second."""
+    return datetime.fromtimestamp(min(max(at_s, 0.0), LAST_S), UTC).isoformat(
+        timespec="milliseconds"
+    )
 
 
 def _belongs(character: str) -> bool:

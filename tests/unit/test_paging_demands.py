@@ -86,6 +86,12 @@ def test_g1_a_rolled_up_incident_that_becomes_critical_gets_its_own_page(tmp_pat
     desk.tell(msgspec.structs.replace(storm[3], severity="critical", rev=2))
     desk.run(30.0)
     assert any("n-3" in key for _, key in desk.pagerduty.log)
+    desk.tell(*[msgspec.structs.replace(one, severity="critical", rev=2) for one in storm])
+    desk.run(400.0)
+    assert ["resolve"] == [a for a, key in desk.pagerduty.log if "storm" in key][-1:]
+    desk.tell(*[closed(one, desk.clock.time_s(), rev=3) for one in storm])
+    desk.run(500.0)
+    assert [] == desk.pagerduty.still_open()
 
 
 def test_g2_distinct_faults_are_distinct_pages(tmp_path: Path) -> None:
