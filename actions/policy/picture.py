@@ -29,9 +29,9 @@ TAIL = """\
 It asks for a step (checks, retry, rollback, replay, RootDiag, ConfigCheck and NetDiag, stacks) and
 goes on when it is told what came of it (`nodewarden tried`): a `Control` record with `action`
 "attempted", the incident as `target`, and in `attempt` the `step`, the `nodes` that it found ([]
-for none) and whether it `worked`. An eviction is seen to be made when none of its nodes works for the
-job any more, and to have worked when the job still ends steps 10 min later. What nobody tells stays
-unknown: the step that is due is asked for again.
+for none) and whether it `worked`. An eviction is seen to be made when none of its nodes works for
+the job any more, and to have worked when the job still ends steps 10 min later. What nobody tells
+stays unknown: the step that is due is asked for again.
 
 The step that worked sets the final cause, which is appended to the incident:
 
