@@ -35,9 +35,14 @@ class Membership:
         await_acceptance(settings, settings.request_timeout_s)
         try:
             self._consumer: Any = KafkaConsumer(**_options(settings, group, session_s, pause_max_s))
+            # Whoever shares out a topic that it has not seen yet gives nobody anything.
+            found = self._consumer.partitions_for_topic(topic)
             self._consumer.subscribe([topic])
         except (kafka.errors.KafkaError, ValueError) as error:
             raise SourceUnavailable(fault_text(settings, error)) from error
+        if not found:
+            self.close()
+            raise SourceUnavailable(f"no topic {topic}; make it: nodewarden topics create")
 
     def is_active(self, timeout_s: float) -> bool:
         """Whether the partition is ours, after taking part in the group for a while."""
@@ -76,6 +81,7 @@ def _options(
         "request_timeout_ms": max(timeout_ms, int(session_s * 1000) + 1000),
         "reconnect_backoff_max_ms": 1000,
         "max_poll_records": 1,
+        "metadata_max_age_ms": 30_000,
         "metrics_enabled": False,
         **client_options(settings),
     }
