@@ -185,3 +185,34 @@ def test_no_answer_is_told_by_its_reason_and_without_the_url() -> None:
     assert "SECRET" not in repr(answer)
     assert "SECRET" not in repr(Call("http://127.0.0.1:1/hook/SECRET", {}, b""))
     http.close()
+
+
+def test_what_was_inhibited_and_then_was_not_is_told_though_nobody_could_be_reached(
+    tmp_path: Path,
+) -> None:
+    rule = {"source_matchers": ['kind="fabric"'], "target_matchers": ['kind="gpu_lost"']}
+    desk = Desk(tmp_path, paging(inhibit=[rule]))
+    leaf = incident("leaf", scope="leaf:leaf-9", kind="fabric", severity="info")
+    one = incident()
+    desk.pagerduty.down = True
+    desk.tell(leaf, one)
+    desk.run(30.0)
+    desk.tell(msgspec.structs.replace(leaf, rev=2, closed_at=desk.clock.time_s()))
+    desk.run(30.0)
+    desk.tell(msgspec.structs.replace(one, rev=2, closed_at=desk.clock.time_s()))
+    desk.run(30.0)
+    desk.pagerduty.down = False
+    desk.run(600.0)
+    assert ["trigger", "resolve"] == [action for action, _ in desk.pagerduty.log]
+
+
+def test_what_was_inhibited_all_along_is_never_told(tmp_path: Path) -> None:
+    rule = {"source_matchers": ['kind="fabric"'], "target_matchers": ['kind="gpu_lost"']}
+    desk = Desk(tmp_path, paging(inhibit=[rule]))
+    leaf = incident("leaf", scope="leaf:leaf-9", kind="fabric", severity="info")
+    both = (leaf, incident())
+    desk.tell(*both)
+    desk.run(30.0)
+    desk.tell(*[msgspec.structs.replace(x, rev=2, closed_at=desk.clock.time_s()) for x in both])
+    desk.run(600.0)
+    assert [] == desk.pagerduty.log
