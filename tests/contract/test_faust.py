@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -16,8 +18,16 @@ from faust.tables import recovery
 from faust.transport.consumer import Consumer as BaseConsumer
 from faust.transport.consumer import Fetcher
 from faust.transport.drivers import aiokafka as driver
+from faust.types.enums import ProcessingGuarantee
 
+from actions.policy import verdict
+from streams.live.app import build
 from streams.live.transport import AcknowledgedProducer, SeekingConsumer
+from streams.live.worker import StreamWorker
+from telemetry.settings import Configuration
+
+DECISIONS = Path(__file__).parents[2] / "docs" / "decisions"
+DECISION = DECISIONS / "0008-faust-without-its-commits.md"
 
 
 def test_the_versions_are_the_ones_that_were_read() -> None:
@@ -82,3 +92,13 @@ def test_the_consumers_thread_is_made_and_makes_its_consumer_where_we_do() -> No
 
 def test_the_fetchers_patience_is_read_when_the_consumer_starts() -> None:
     assert "fetch_max_wait_ms=self._fetch_max_wait_ms" in inspect.getsource(AIOKafkaConsumer.start)
+
+
+def test_exactly_once_is_not_used_and_said_to_be_unsupported_k12() -> None:
+    worker = StreamWorker(Configuration(), verdict, "w", "0")
+    app = build(worker, "w", lambda: None)
+    assert app.conf.processing_guarantee == ProcessingGuarantee.AT_LEAST_ONCE
+    decision = (
+        Path(__file__).parents[2] / "docs" / "decisions" / "0008-faust-without-its-commits.md"
+    )
+    assert "`exactly_once` is not supported" in decision.read_text("utf-8")

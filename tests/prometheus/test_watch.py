@@ -43,7 +43,7 @@ def test_a_canary_that_does_not_come_out(site: WatchedSite) -> None:
     site.wait_well()
 
 
-def test_a_source_that_no_node_sends_any_more(site: WatchedSite) -> None:
+def test_a_source_that_no_node_sends_any_more_e3(site: WatchedSite) -> None:
     """The nodes go on speaking of something else."""
     site.wait_well()
     site.nodes.muted.add("gpu")
@@ -57,7 +57,7 @@ def test_a_source_that_no_node_sends_any_more(site: WatchedSite) -> None:
     site.wait_well()
 
 
-def test_a_worker_that_is_gone(site: WatchedSite) -> None:
+def test_a_worker_that_is_gone_e3(site: WatchedSite) -> None:
     site.wait_well()
     assert site.worker.stop() == 0
     try:

@@ -219,3 +219,16 @@ def test_nodes_that_came_and_went_leave_the_state_as_it_was_without_them_k2(rest
     assert size < 1.3 * without + 20_000
     whole = shard()
     assert said == fold(whole, lines(mixed))
+
+
+def test_the_newest_of_many_writes_of_a_key_is_what_a_restart_reads_k4() -> None:
+    """Each snapshot overwrites the keys of the one before the last, hundreds of times."""
+    first, store = shard(), dict[str, bytes]()
+    for line in log()[:300]:
+        fold(first, [line])
+        save(first, store)
+        assert restored(store, 300).offset == first.offset
+    again = restored(store, 300)
+    assert again.fold.counters == first.fold.counters
+    said = fold(again, log()[300:])
+    assert said == WHOLE[len(WHOLE) - len(said) :]

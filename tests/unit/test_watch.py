@@ -367,7 +367,7 @@ def test_while_all_is_well_there_is_a_ping_a_minute() -> None:
     assert [0.0, 60.0, 660.0] == one.pings[:3]
 
 
-def test_it_is_withheld_while_anything_is_not_well_and_says_so_once(
+def test_it_is_withheld_while_anything_is_not_well_and_says_so_once_e3(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = Switch()
