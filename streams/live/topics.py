@@ -55,7 +55,11 @@ class TopicReader:
         return begin[place], end[place]
 
     async def first_from(self, topic: str, partition: int, offset: int) -> int | None:
-        """Offset of the first record from `offset` on; None where none comes in time."""
+        """Offset of the first record from `offset` on; None where what stood there was deleted, or
+        none comes in time."""
+        begin, _ = await self.bounds(topic, partition)
+        if offset < begin:
+            return None
         place = TopicPartition(topic, partition)
         self._consumer.assign([place])
         self._consumer.seek(place, offset)
