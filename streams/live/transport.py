@@ -7,6 +7,7 @@ cost a tenth of one message at a time (docs/decisions/0008).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
@@ -62,6 +63,15 @@ class SeekingConsumer(Consumer):
         """Faust would seek to the committed offset; our own seek follows, and nothing else."""
 
     async def _drain_messages(self, fetcher: Any) -> None:
+        try:
+            await self._drain(fetcher)
+        except asyncio.CancelledError:
+            # Cancelled by its own stop: raised in a rebalance, Faust would take it for a crash, and
+            # a worker that leaves in one would hang.
+            if not (self._stopped.is_set() or fetcher._stopped.is_set()):
+                raise
+
+    async def _drain(self, fetcher: Any) -> None:
         ready_for: int | None = None  # the generation whose partitions stand where they should
         while not (self._stopped.is_set() or fetcher._stopped.is_set()):
             if not self.flow_active:
