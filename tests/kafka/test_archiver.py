@@ -134,7 +134,8 @@ def test_kill_9_of_archiver_and_broker_at_any_moment(own_kafka: Broker, tmp_path
     with archiver(own_kafka, str(tmp_path)) as process:
         wait_for(tmp_path, 6 * 900)
         process.terminate()
-        assert process.wait(5.0) == 0
+        # All may have been there before it started: then it is ended while it still starts.
+        assert process.wait(5.0) in (0, -signal.SIGTERM)
     assert_equals_the_log(tmp_path, own_kafka, PLACES)
 
 
