@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: broker-away up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
+.PHONY: paced broker-away up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ format: $(READY) ## rewrite the code in the one format
 	@$(BIN)/ruff check --fix .
 
 test-services: $(READY) ## the slow tests, and those against real services: Kafka (Java 17, Maven), Slurm, Kubernetes (Go)
-	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube or prometheus) and not bench" tests || [ $$? -eq 5 ]
+	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube or prometheus) and not bench and not long" tests || [ $$? -eq 5 ]
 
 test-all: test test-services ## both
 
@@ -62,7 +62,10 @@ grid: $(READY) ## every kind of fault, size and cluster size, five seeds; contin
 quiet: $(READY) ## seven days of 256 nodes on which nothing happens
 	@$(BIN)/python -m evaluation.quiet
 
-long: check test-all broker-away bench bench-long quiet grid ## everything there is; hours
+long: check test-all paced broker-away bench bench-long quiet grid ## everything there is; hours
+
+paced: $(READY) ## tests that depend on the pace of a real scheduler
+	@$(BIN)/pytest -q -m long tests
 
 broker-away: $(READY) ## five minutes without a broker
 	@TEST_BROKER_AWAY_S=300 $(BIN)/pytest -q -s tests/kafka/test_broker_away.py
