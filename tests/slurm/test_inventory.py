@@ -59,7 +59,6 @@ def by_socket(slurm: Slurm) -> InventorySource:
 WAYS: tuple[Callable[[Slurm], InventorySource], ...] = (by_json, by_text, by_rest, by_socket)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_the_fold_follows_jobs_drains_requeues_and_nodes_that_are_removed(
     slurm: Slurm, way: Callable[[Slurm], InventorySource]
