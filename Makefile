@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: test-slurm broker-away up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
+.PHONY: broker-away up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,8 +35,8 @@ format: $(READY) ## rewrite the code in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-test-services: $(READY) ## the slow tests, and those against real services: Kafka (Java 17, Maven), Kubernetes (Go), Prometheus
-	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or kube or prometheus) and not bench and not slurm" tests || [ $$? -eq 5 ]
+test-services: $(READY) ## the slow tests, and those against real services: Kafka (Java 17, Maven), Slurm, Kubernetes (Go), Prometheus
+	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube or prometheus) and not bench" tests || [ $$? -eq 5 ]
 
 test-all: test test-services ## both
 
@@ -62,10 +62,7 @@ grid: $(READY) ## every kind of fault, size and cluster size, five seeds; contin
 quiet: $(READY) ## seven days of 256 nodes on which nothing happens
 	@$(BIN)/python -m evaluation.quiet
 
-long: check test-all test-slurm broker-away bench bench-long quiet grid ## everything there is; hours
-
-test-slurm: $(READY) ## those against a real Slurm, one at a time: they wait for its pace
-	@$(BIN)/pytest -q -m "slurm and not bench" tests
+long: check test-all broker-away bench bench-long quiet grid ## everything there is; hours
 
 broker-away: $(READY) ## five minutes without a broker
 	@TEST_BROKER_AWAY_S=300 $(BIN)/pytest -q -s tests/kafka/test_broker_away.py

@@ -19,6 +19,7 @@ set -euo pipefail
 
 readonly BASE="${SLURM_BASE_PORT:-17000}"
 readonly TRIES=300 # a tenth of a second each
+readonly DIR_MAX=66 # characters of DIR
 readonly PROGRAMS=(slurmctld slurmd slurmrestd munged sinfo)
 export PATH="$PATH:/usr/sbin:/sbin"
 
@@ -141,6 +142,9 @@ idle() { # NODES
 
 start() { # NODES
     [ -f "$dir/slurmctld.pid" ] && fail 1 "a cluster runs in $dir already"
+    # Each step's socket is $dir/spool/NODE/NODE_JOB.STEP, and a socket's name has 107 characters;
+    # with a longer one nodes look idle and no job starts.
+    [ "${#dir}" -le "$DIR_MAX" ] || fail 2 "$dir: ${#dir} characters, at most $DIR_MAX"
     mkdir -p "$dir"/{state,spool,log,munge}
     chmod 0711 "$dir/munge"
     key "$dir/munge.key" 128

@@ -5,6 +5,7 @@ Where none can be had the tests skip and say why.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +18,13 @@ NODES = 4
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Slurm]:
+def slurm() -> Iterator[Slurm]:
     """Four idle nodes, node1 to node4 (2 s)."""
-    cluster = _started(tmp_path)
-    yield cluster
-    cluster.stop()
+    # Not below pytest's own: with a worker's part in it, Slurm's sockets would have too long names.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:
+        cluster = _started(Path(directory))
+        yield cluster
+        cluster.stop()
 
 
 def _started(directory: Path) -> Slurm:

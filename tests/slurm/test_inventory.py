@@ -20,7 +20,7 @@ from collectors.inventory.source import InventorySource
 from nodewarden.clock import SystemClock
 from telemetry.errors import InputError
 from telemetry.settings import InventorySettings, SlurmrestdSettings, SlurmSettings
-from tests.inventory_fold import Followed
+from tests.inventory_fold import WAIT_MAX_S, Followed
 from tests.slurm.cluster import Slurm
 
 pytestmark = pytest.mark.slurm
@@ -86,8 +86,7 @@ def test_the_fold_follows_jobs_drains_requeues_and_nodes_that_are_removed(
     # Who held the job when it was still running is known for what is judged later.
     assert ["node1", "node2", "node3"] == list(followed.inventory.job_nodes(job, began_s))
     slurm.run("scontrol", "release", job)
-    # A requeued job waits two minutes unless it is told otherwise.
-    slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
+    begin_now(slurm, job)
     followed.until(lambda _: list(followed.jobs()) == [job])
     ((_, started_s, attempt),) = followed.inventory.running_jobs(followed.clock.time_s())
     assert 1 == attempt
@@ -101,6 +100,16 @@ def test_the_fold_follows_jobs_drains_requeues_and_nodes_that_are_removed(
     followed.until(lambda _: "node4" not in followed.states())
     assert followed.inventory.info("node4") is None
     assert not followed.inventory.in_service("node4")
+
+
+def begin_now(slurm: Slurm, job: str) -> None:
+    """A requeued job waits two minutes, and Slurm may set that after it was told otherwise."""
+    end_s = time.monotonic() + WAIT_MAX_S
+    while (state := slurm.run("squeue", "--noheader", "--format=%T %r")) != "RUNNING None":
+        assert time.monotonic() < end_s, state
+        if state == "PENDING BeginTime":
+            slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
+        time.sleep(0.2)
 
 
 def test_leaf_switches_are_those_of_the_topology(slurm: Slurm) -> None:
