@@ -21,13 +21,14 @@ from collectors.broker.membership import Membership
 from collectors.broker.publisher import KafkaPublisher
 from collectors.broker.transactions import Transactions
 from collectors.link import Message
+from nodewarden.shards import live_target
 from telemetry.actions import ActionRecord, Decision, RailContext
 from telemetry.codec import encode as encode_telemetry
-from telemetry.errors import Fenced, SettingsError
+from telemetry.errors import Fenced
 from telemetry.ports import Clock
 from telemetry.records import Control
 from telemetry.settings import Configuration
-from telemetry.topics import ACTIONS, TELEMETRY, partition_of
+from telemetry.topics import ACTIONS, TELEMETRY
 
 POLL_S = 0.25
 REBUILD_RECORDS_MAX = 200_000
@@ -149,11 +150,7 @@ class Acting:
 
 def live_partition(configuration: Configuration) -> int:
     """Of the shard that people's words go to. Raises SettingsError where it is no live one."""
-    shard = configuration.engine.shard
-    partition = partition_of(shard, configuration.shards)
-    if partition is None or shard in configuration.history_shards:
-        raise SettingsError(f"engine.shard: {shard!r} is no live shard; act needs one")
-    return partition
+    return live_target(configuration, "act needs one").partition
 
 
 def live_partitions(configuration: Configuration) -> list[int]:

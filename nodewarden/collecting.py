@@ -31,11 +31,12 @@ from collectors.broker.link import KafkaLink
 from collectors.outbox import STREAMS_MAX, Outbox, Shard
 from collectors.outbox_metrics import OutboxMetrics
 from collectors.spool import Spool
+from nodewarden.shards import live_target
 from telemetry.codec import name_fault
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import CollectSettings, Configuration
-from telemetry.topics import REJECTED, TELEMETRY, partition_of
+from telemetry.topics import REJECTED, TELEMETRY
 
 if TYPE_CHECKING:
     from collectors.agent.found_files import FoundFiles, FoundPosition
@@ -99,10 +100,7 @@ def open_outbox(
     streams_max: int = STREAMS_MAX,
 ) -> Outbox:  # fmt: skip
     """The way to Kafka, by way of the disk where it is away. Raises SettingsError."""
-    settings, shard = configuration.collect, configuration.engine.shard
-    partition = partition_of(shard, configuration.shards)
-    if partition is None:
-        raise SettingsError(f"engine.shard: {shard!r} is none of shards {configuration.shards}")
+    settings, target = configuration.collect, live_target(configuration, "an agent sends to one")
     state = usable_directory(Path(settings.state_dir))
     notes = Notes(_log.warning, clock)
     return Outbox(
@@ -111,7 +109,8 @@ def open_outbox(
             say=lambda fault: notes.say_all([f"{fault}; records wait on disk"]),
         ),
         Spool(state / "spool", settings.spool_max_bytes),
-        clock, Shard(shard, partition), OutboxMetrics(registry), streams_max=streams_max,
+        clock, Shard(target.shard, target.partition), OutboxMetrics(registry),
+        streams_max=streams_max,
     )  # fmt: skip
 
 

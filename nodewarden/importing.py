@@ -11,13 +11,14 @@ import msgspec
 
 from nodewarden.exports import ExportFile, export_lines
 from nodewarden.logs import Log
+from nodewarden.shards import history_target
 from telemetry.archive import ArchiveWriter
 from telemetry.archive_line import ArchiveLine
 from telemetry.codec import decode, encode
-from telemetry.errors import InputError, SettingsError
+from telemetry.errors import InputError
 from telemetry.records import Arrived, Record, Rejected
 from telemetry.settings import Configuration
-from telemetry.topics import REJECTED, TELEMETRY, partition_of
+from telemetry.topics import REJECTED, TELEMETRY
 
 WRITERS_MAX = 1_024
 
@@ -34,16 +35,11 @@ def import_logs(logs: Iterable[Log], out: Path, configuration: Configuration) ->
 
     Raises InputError where `out` is not an empty or new directory.
     """
-    if not configuration.history_shards:
-        raise SettingsError("history_shards is empty: an import needs a history shard")
+    target = history_target(configuration)
     _check(out)
-    shard = configuration.history_shards[0]
-    partition = partition_of(shard, configuration.shards)
-    if partition is None:
-        raise SettingsError(f"history shard {shard!r} is not among shards")
     done = Imported()
     with (
-        ArchiveWriter(out, TELEMETRY, partition) as telemetry,
+        ArchiveWriter(out, TELEMETRY, target.partition) as telemetry,
         ArchiveWriter(out, REJECTED, 0) as refused,
     ):
         for log in logs:
@@ -51,7 +47,7 @@ def import_logs(logs: Iterable[Log], out: Path, configuration: Configuration) ->
                 if isinstance(at.record, Rejected):
                     _refuse(refused, done, at.arrival, at.record)
                 else:
-                    _append(telemetry, done.records, at, at.record, shard)
+                    _append(telemetry, done.records, at, at.record, target.shard)
                     done.records += 1
     return done
 

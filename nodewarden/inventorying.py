@@ -13,11 +13,12 @@ from collectors.inventory.metrics import InventoryMetrics
 from collectors.inventory.poller import InventoryPoller, Target
 from collectors.inventory.source import InventorySource
 from collectors.inventory.state import InventoryState, stored_state
+from nodewarden import shards
 from nodewarden.version import version
-from telemetry.errors import PublishError, SettingsError, SourceUnavailable
+from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.ports import Clock, Publisher
 from telemetry.settings import Configuration, EngineSettings
-from telemetry.topics import TELEMETRY, partition_of
+from telemetry.topics import TELEMETRY
 
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0
 
@@ -47,11 +48,8 @@ class Printer:
 
 def live_target(configuration: Configuration) -> Target:
     """The shard of the settings. Raises SettingsError where it is no live one."""
-    shard = configuration.engine.shard
-    partition = partition_of(shard, configuration.shards)
-    if partition is None or shard in configuration.history_shards:
-        raise SettingsError(f"engine.shard: {shard!r} is no live shard; the inventory is told one")
-    return Target(shard, partition)
+    found = shards.live_target(configuration, "the inventory is told one")
+    return Target(found.shard, found.partition)
 
 
 def print_once(

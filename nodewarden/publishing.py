@@ -8,35 +8,14 @@ import msgspec
 
 from nodewarden.importing import Imported
 from nodewarden.logs import Log
+from nodewarden.shards import Target
 from telemetry.codec import encode
-from telemetry.errors import SettingsError
 from telemetry.ports import Publisher
 from telemetry.records import Arrived, Begin, End, Record, Rejected, Settings
-from telemetry.settings import Configuration, EngineSettings
-from telemetry.topics import REJECTED, TELEMETRY, partition_of
+from telemetry.settings import EngineSettings
+from telemetry.topics import REJECTED, TELEMETRY
 
 SOURCE = "import"
-
-
-class Target(msgspec.Struct, frozen=True):
-    """The history shard that takes it."""
-
-    shard: str
-    partition: int
-
-
-def history_target(configuration: Configuration, shard: str | None) -> Target:
-    """The shard that imports go to. Raises SettingsError where it takes no history."""
-    if not configuration.history_shards:
-        raise SettingsError("history_shards is empty: an import needs a history shard")
-    named = shard or configuration.history_shards[0]
-    if named not in configuration.history_shards:
-        known = ", ".join(configuration.history_shards)
-        raise SettingsError(f"--shard {named}: takes no history; those that do: {known}")
-    partition = partition_of(named, configuration.shards)
-    if partition is None:
-        raise SettingsError(f"history shard {named!r} is not among shards")
-    return Target(named, partition)
 
 
 def publish_logs(

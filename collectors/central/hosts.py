@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from collectors.names import NodeNames
+from telemetry.log_reading import read_to_end
 from telemetry.ports import LogReader
 from telemetry.topics import INVENTORY
 
-_READ_S = 1.0
-_EMPTY_MAX = 10
 _KEYS_MAX = 200_000
 
 
@@ -43,22 +42,12 @@ def read_hosts(reader: LogReader) -> Hosts:
 
 def read_inventory(reader: LogReader) -> dict[str, bytes]:
     """The newest value of every key, of jobs only the keys. Raises SourceUnavailable."""
-    places = [(INVENTORY, number) for number in reader.partitions(INVENTORY)]
-    bounds = reader.bounds(places)
-    left = {place: end for place, (first, end) in bounds.items() if first < end}
     values: dict[str, bytes] = {}
-    reader.assign({place: bounds[place][0] for place in left})
-    empty = 0
-    while left and empty < _EMPTY_MAX:  # the last offsets may be none that anybody gets to see
-        lines = reader.poll(_READ_S)
-        empty = 0 if lines else empty + 1
-        for line in lines:
-            key = (line.key or b"").decode("utf-8", "replace")
-            values.pop(key, None)
-            if line.value is not None and len(values) < _KEYS_MAX:
-                values[key] = b"" if key.startswith("job/") else line.value
-            if line.offset + 1 >= left.get((line.topic, line.partition), 0):
-                left.pop((line.topic, line.partition), None)
+    for line in read_to_end(reader, INVENTORY):
+        key = line.key_text or ""
+        values.pop(key, None)
+        if line.value is not None and len(values) < _KEYS_MAX:
+            values[key] = b"" if key.startswith("job/") else line.value
     return values
 
 

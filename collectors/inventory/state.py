@@ -9,13 +9,12 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from telemetry.log_reading import read_to_end
 from telemetry.ports import LogReader, Publisher
 from telemetry.records import Allocation, Job
 from telemetry.topics import INVENTORY
 
 OURS = ("sched/", "job/")  # hw/<node> is the agents'
-_READ_S = 1.0
-_EMPTY_MAX = 10
 _UNKNOWN = b""
 
 _log = logging.getLogger("nodewarden.inventory")
@@ -81,22 +80,11 @@ class InventoryState:
 
 def stored_state(reader: LogReader) -> dict[str, bytes]:
     """What the topic holds of our keys: key -> hash of its value. Raises SourceUnavailable."""
-    places = [(INVENTORY, number) for number in reader.partitions(INVENTORY)]
-    bounds = reader.bounds(places)
-    left = {place: end for place, (first, end) in bounds.items() if first < end}
     stored: dict[str, bytes] = {}
-    reader.assign({place: bounds[place][0] for place in left})
-    empty = 0
-    while left and empty < _EMPTY_MAX:  # the last offsets may be none that anybody gets to see
-        lines = reader.poll(_READ_S)
-        empty = 0 if lines else empty + 1
-        for line in lines:
-            place = (line.topic, line.partition)
-            key = (line.key or b"").decode("utf-8", "replace")
-            if key.startswith(OURS):
-                _keep(stored, key, line.value)
-            if line.offset + 1 >= left.get(place, 0):
-                left.pop(place, None)
+    for line in read_to_end(reader, INVENTORY):
+        key = line.key_text or ""
+        if key.startswith(OURS):
+            _keep(stored, key, line.value)
     return stored
 
 

@@ -11,8 +11,9 @@ from nodewarden.exports import export_files, is_export
 from nodewarden.importing import Imported, import_exports, import_logs
 from nodewarden.logs import Log, format_of, open_logs
 from nodewarden.progress import bar
-from nodewarden.publishing import history_target, publish_logs
+from nodewarden.publishing import publish_logs
 from nodewarden.session import Session, broker_option, config_option
+from nodewarden.shards import history_target
 from telemetry.archive import is_archive
 from telemetry.errors import InputError, SettingsError
 from telemetry.settings import Configuration

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,14 +16,12 @@ from nodewarden.commands.replay import json_text
 from nodewarden.replaying import incident_object
 from nodewarden.session import Session, broker_option, config_option
 from streams.replay import Outcome
-from telemetry.archive_line import ArchiveLine
 from telemetry.errors import SettingsError
 from telemetry.findings import Incident
+from telemetry.log_reading import read_to_end
 from telemetry.ports import LogReader
 from telemetry.settings import Configuration
 from telemetry.topics import INCIDENTS, partition_of
-
-POLL_S = 1.0
 
 
 @click.command("incidents")
@@ -59,6 +56,8 @@ def told(reader: LogReader, partition: int | None) -> Outcome:
 
     Raises SourceUnavailable.
     """
+    if not reader.partitions(INCIDENTS):
+        raise SettingsError(f"no topic {INCIDENTS}; make it: nodewarden topics create")
     outcome = Outcome()
     for line in read_to_end(reader, INCIDENTS, partition):
         incident = _incident(line.value)
@@ -66,29 +65,6 @@ def told(reader: LogReader, partition: int | None) -> Outcome:
         if incident is not None and (known is None or incident.rev >= known.rev):
             outcome.incidents[incident.id] = incident
     return outcome
-
-
-def read_to_end(
-    reader: LogReader, topic: str, partition: int | None = None
-) -> Iterator[ArchiveLine]:
-    """All that the topic holds now. Raises SourceUnavailable."""
-    places = [(topic, p) for p in reader.partitions(topic) if partition in (None, p)]
-    if not places:
-        raise SettingsError(f"no topic {topic}; make it: nodewarden topics create")
-    bounds = reader.bounds(places)
-    left = {place: end for place, (begin, end) in bounds.items() if begin < end}
-    if not left:
-        return
-    reader.assign({place: bounds[place][0] for place in left})
-    while left:
-        for line in reader.poll(POLL_S):
-            place = (line.topic, line.partition)
-            if place not in left:
-                continue
-            if line.offset < left[place]:
-                yield line
-            if line.offset + 1 >= left[place]:
-                del left[place]
 
 
 def _incident(value: bytes | None) -> Incident | None:

@@ -15,10 +15,11 @@ from evaluation.simulator import START_S, Simulation
 from evaluation.writers import write_archive, write_capture
 from nodewarden.clock import SystemClock
 from nodewarden.logs import Log
-from nodewarden.publishing import history_target, publish_logs
+from nodewarden.publishing import publish_logs
 from nodewarden.serving import stop_on_signals
 from nodewarden.session import Session, broker_option, config_option
-from nodewarden.simulating import LEAD_S, live_target, publish_as_it_goes_by
+from nodewarden.shards import history_target, live_target
+from nodewarden.simulating import LEAD_S, publish_as_it_goes_by
 from telemetry.errors import SettingsError
 from telemetry.records import Arrived
 from telemetry.settings import Configuration
@@ -113,7 +114,7 @@ def _live(run: Simulation, configuration: Configuration) -> None:
     """The run in real time, until it is over or SIGTERM. Raises PublishError."""
     from collectors.broker.publisher import KafkaPublisher  # noqa: PLC0415
 
-    target, clock = live_target(configuration), SystemClock()
+    target, clock = live_target(configuration, "a cluster as it goes by needs one"), SystemClock()
     with stop_on_signals() as stop:
         publisher = KafkaPublisher(configuration.kafka, clock, "nodewarden-simulate")
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.simulator import START_S, Simulation
-from nodewarden.publishing import Target
+from nodewarden.shards import Target
 from telemetry.codec import encode
 from telemetry.records import Arrived, Beat, Event, Record
 from telemetry.settings import KafkaSettings

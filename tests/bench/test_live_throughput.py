@@ -14,7 +14,7 @@ import pytest
 
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.simulator import Simulation
-from nodewarden.publishing import Target
+from nodewarden.shards import Target
 from telemetry.metrics import CATALOGUE
 from telemetry.records import Arrived, Frame, Record, Steps
 from telemetry.settings import KafkaSettings

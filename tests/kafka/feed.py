@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import msgspec
 
 from collectors.broker.publisher import KafkaPublisher
-from nodewarden.publishing import Target, whole_piece
+from nodewarden.publishing import whole_piece
+from nodewarden.shards import Target
 from telemetry.codec import encode
 from telemetry.records import Arrived, Record, Rejected
 from telemetry.settings import KafkaSettings

@@ -16,7 +16,7 @@ from collectors.broker.admin import Admin
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.faults import parse_fault
 from evaluation.simulator import START_S, Simulation
-from nodewarden.publishing import Target
+from nodewarden.shards import Target
 from telemetry.records import Arrived
 from telemetry.settings import KafkaSettings
 from telemetry.topics import STATE, TELEMETRY

@@ -12,7 +12,7 @@ import pytest
 
 from evaluation.faults import parse_fault
 from evaluation.simulator import START_S, Simulation
-from nodewarden.publishing import Target
+from nodewarden.shards import Target
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import fresh_topics
 from tests.kafka.feed import Piece, feeding
