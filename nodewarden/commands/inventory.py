@@ -11,6 +11,7 @@ import click
 
 from collectors.broker.logs import quiet
 from collectors.inventory.metrics import InventoryMetrics
+from nodewarden.changed_settings import ChangedSettings
 from nodewarden.clock import SystemClock
 from nodewarden.inventory_sources import chosen, opened
 from nodewarden.inventorying import live_target, print_once, tell
@@ -18,7 +19,6 @@ from nodewarden.service_log import service_log
 from nodewarden.serving import serve_metrics, stop_on_signals
 from nodewarden.session import Session, broker_option, config_option
 from nodewarden.watching import watching
-from telemetry.errors import NodewardenError
 from telemetry.settings import EngineSettings
 
 LOG = logging.getLogger("nodewarden.inventory")
@@ -66,7 +66,7 @@ def command(
         if stdout:
             print_once(configuration, source, clock, metrics)
             return
-        engine = _Engine(session, config, configuration.engine)
+        engine = _Engine(ChangedSettings(session, config, broker), configuration.engine)
         address = "" if once else configuration.inventory.metrics_address
         with (
             serve_metrics(metrics.registry, address, "inventory.metrics_address"),
@@ -79,27 +79,14 @@ def command(
 class _Engine:
     """The engine's settings as the file has them now; a broken file is said and not taken."""
 
-    def __init__(self, session: Session, config: Path | None, engine: EngineSettings) -> None:
-        self._session, self._config, self._engine = session, config, engine
-        self._seen = self._stamp()
+    def __init__(self, changed: ChangedSettings, engine: EngineSettings) -> None:
+        self._changed, self._engine = changed, engine
 
     def __call__(self) -> EngineSettings:
-        stamp = self._stamp()
-        if stamp != self._seen:
-            self._seen = stamp
-            try:
-                self._engine = self._session.settings(self._config).configuration.engine
-            except NodewardenError as error:
-                LOG.error("settings_not_taken error=%s", error)
+        changed = self._changed()
+        if changed is not None:
+            self._engine = changed.engine
         return self._engine
-
-    def _stamp(self) -> tuple[int, int] | None:
-        file = self._session.settings_path(self._config)
-        try:
-            found = None if file is None else file.stat()
-        except OSError:
-            return None
-        return None if found is None else (found.st_mtime_ns, found.st_size)
 
 
 def _ended() -> threading.Event:

@@ -13,7 +13,6 @@ from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
 from streams.live.credentials import broker_credentials
-from streams.live.metrics import serve
 from streams.live.transport import transport_for
 from streams.live.watchdog import Watchdog
 from streams.live.worker import StreamWorker
@@ -133,17 +132,14 @@ def run(worker: StreamWorker, instance: str, reload: Reload) -> str:
     asyncio.set_event_loop(loop)
     app = build(worker, instance, reload)
     watchdog = Watchdog(worker, configuration.stream.no_progress_s)
-    with serve(worker, configuration.stream.metrics_address):
-        watchdog.start()
-        process = _Process(
-            app, loop=loop, quiet=True, override_logging=False, redirect_stdouts=False
-        )
-        process.spinner = None  # it writes to standard output
-        try:
-            process.execute_from_commandline()
-        except SystemExit as ended:
-            if ended.code not in (0, None) and not worker.failed:
-                worker.failed = "the worker could not go on; the lines before say why"
-        finally:
-            watchdog.stop()
+    watchdog.start()
+    process = _Process(app, loop=loop, quiet=True, override_logging=False, redirect_stdouts=False)
+    process.spinner = None  # it writes to standard output
+    try:
+        process.execute_from_commandline()
+    except SystemExit as ended:
+        if ended.code not in (0, None) and not worker.failed:
+            worker.failed = "the worker could not go on; the lines before say why"
+    finally:
+        watchdog.stop()
     return worker.failed

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streams.blindness import blindness
-from telemetry.errors import SettingsError
 
 if TYPE_CHECKING:
     from streams.live.worker import StreamWorker
@@ -145,24 +142,3 @@ class WorkerMetrics(Collector):
         for partition, shard in list(self._worker.shards.items()):
             age.add_metric([shard.name], self._worker.unsaved_s(partition, now_s))
         return age
-
-
-@contextlib.contextmanager
-def serve(worker: StreamWorker, address: str) -> Iterator[None]:
-    """Serve the metrics on HOST:PORT while the block runs; "" serves none. Raises SettingsError."""
-    if not address:
-        yield
-        return
-    host, _, port = address.rpartition(":")
-    registry = CollectorRegistry()
-    registry.register(WorkerMetrics(worker))
-    try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
-    except (ValueError, OSError, OverflowError) as error:
-        raise SettingsError(f"stream.metrics_address: {address!r}: {error}") from error
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -14,8 +14,8 @@ from pathlib import Path
 from actions.policy import verdict
 from nodewarden.service_log import service_log
 from nodewarden.session import Session
+from nodewarden.streaming import run_worker
 from nodewarden.version import version
-from streams.live.app import run
 from streams.live.worker import StreamWorker
 from streams.shard import Output, Shard
 
@@ -65,7 +65,7 @@ def main(mode: str, _option: str, config: str) -> None:
     instance = configuration.stream.instance
     worker = _Worker(configuration, verdict, instance, version())
     worker.mode = mode
-    run(worker, instance, lambda: None)
+    run_worker(worker, instance, lambda: None)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from pathlib import Path
 from actions.policy import verdict
 from nodewarden.service_log import service_log
 from nodewarden.session import Session
+from nodewarden.streaming import run_worker
 from nodewarden.version import version
-from streams.live.app import run
 from streams.live.worker import StreamWorker
 from telemetry.errors import NodewardenError
 
@@ -56,7 +56,7 @@ def main(act: str, point: str, number: str, _option: str, config: str) -> int:
         instance = configuration.stream.instance
         fate = Fate(act, point, int(number))
         worker = StreamWorker(configuration, verdict, instance, version(), fate)
-        failed = run(worker, instance, lambda: None)
+        failed = run_worker(worker, instance, lambda: None)
     except NodewardenError as error:
         failed = str(error)
     if failed:
