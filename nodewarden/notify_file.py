@@ -10,7 +10,6 @@ import difflib
 import logging
 import math
 import re
-import tomllib
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -20,11 +19,11 @@ import msgspec
 
 from actions.notify.routing import Router
 from actions.notify.settings import NotifySettings, ReceiverSettings
+from nodewarden.toml_file import read_toml
 from telemetry.broker_security import readable_by_others
 from telemetry.errors import SettingsError
 from telemetry.settings import Section
 
-FILE_MAX_BYTES = 1024 * 1024
 SECRET_MAX_BYTES = 4_096
 _log = logging.getLogger("nodewarden.settings")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.A)
@@ -32,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.A)
 
 def read_notify_file(file: Path, cluster: str) -> NotifySettings:
     """Checked as far as it can be without the secrets. Raises SettingsError, one line."""
-    settings = parse_notify(_toml(file), str(file))
+    settings = parse_notify(read_toml(file, "notify file", "name the notify file"), str(file))
     _check_readers(settings, file)
     try:
         Router(settings, cluster)
@@ -119,22 +118,6 @@ def _check_url(url: str, where: str, schemes: tuple[str, ...]) -> None:
     if not (named and usable) or parts.scheme not in schemes or "@" in parts.netloc:
         said = " or ".join(f"{scheme}://host/..." for scheme in schemes)
         raise SettingsError(f"{where}: no URL as {said}")
-
-
-def _toml(file: Path) -> dict[str, Any]:
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(FILE_MAX_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}; name the notify file") from error
-    if len(data) > FILE_MAX_BYTES:
-        raise SettingsError(f"{file}: over 1 MB, this is no notify file")
-    try:
-        return tomllib.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{file}: no UTF-8 text at byte {error.start}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingsError(f"{file}: no TOML: {error}") from error
 
 
 def _converted(raw: Any, kind: Any, file: str, path: str) -> Any:

@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 
 from nodewarden.settings_checks import check_together
+from nodewarden.toml_file import read_toml
 from telemetry.errors import SettingsError
 from telemetry.settings import Configuration, Section
 
 PREFIX = "NODEWARDEN_"
 CONFIG_VARIABLE = "NODEWARDEN_CONFIG"
 TRACE_VARIABLE = "NODEWARDEN_TRACE"
-FILE_MAX_BYTES = 1024 * 1024
 
 _NO_KEYS = frozenset({CONFIG_VARIABLE, TRACE_VARIABLE})
 # What Kubernetes puts into every container beside a Service called nodewarden or nodewarden-x.
@@ -46,7 +46,12 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Effective:
     values: dict[Path_, object] = {}
     origins: dict[str, str] = {}
     if file is not None:
-        for path, value in _file_values(_read(file), Configuration, (), str(file)):
+        for path, value in _file_values(
+            read_toml(file, "settings file", "give --config the settings file"),
+            Configuration,
+            (),
+            str(file),
+        ):
             values[path] = value
             origins[".".join(path)] = str(file)
     for path, value, variable in _environment_values(environ):
@@ -75,22 +80,6 @@ def leaves(section: type[Section], above: Path_ = ()) -> Iterator[tuple[Path_, A
             yield from leaves(field.type, path)
         else:
             yield path, field.type
-
-
-def _read(file: Path) -> dict[str, object]:
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(FILE_MAX_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}; give --config the settings file") from error
-    if len(data) > FILE_MAX_BYTES:
-        raise SettingsError(f"{file}: over 1 MB, this is no settings file")
-    try:
-        return tomllib.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{file}: no UTF-8 text at byte {error.start}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingsError(f"{file}: no TOML: {error}") from error
 
 
 def _file_values(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from collectors.agent.counters import families
 from collectors.agent.counts import Counts
 
 # our count -> what it says and what its label is
@@ -36,20 +37,4 @@ class AgentMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read everything now."""
-        totals = dict(self._counts.totals)
-        for name, (text, label) in _TOTALS.items():
-            labels = [label] if label else []
-            family = CounterMetricFamily(f"nodewarden_agent_{name}", text, labels=labels)
-            if not label:
-                family.add_metric([], totals.get((name, ""), 0))
-            for (of, labelled), count in totals.items():
-                if label and of == name:
-                    family.add_metric([labelled], count)
-            yield family
-        last = GaugeMetricFamily(
-            "nodewarden_agent_last_success_timestamp_seconds", "When a source last worked",
-            labels=["source"],
-        )  # fmt: skip
-        for source, at_s in dict(self._counts.last_success_s).items():
-            last.add_metric([source], at_s)
-        yield last
+        yield from families(self._counts, "nodewarden_agent", _TOTALS)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from collectors.agent.counters import families
 from collectors.agent.counts import Counts
 
 # our count -> what it says and what its label is
@@ -45,23 +46,7 @@ class CentralMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read everything now."""
-        totals = dict(self._counts.totals)
-        for name, (text, label) in _TOTALS.items():
-            labels = [label] if label else []
-            family = CounterMetricFamily(f"nodewarden_central_{name}", text, labels=labels)
-            if not label:
-                family.add_metric([], totals.get((name, ""), 0))
-            for (of, labelled), count in totals.items():
-                if label and of == name:
-                    family.add_metric([labelled], count)
-            yield family
+        yield from families(self._counts, "nodewarden_central", _TOTALS)
         for name, text in _GAUGES.items():
-            value = totals.get((name, ""), 0)
+            value = self._counts.totals.get((name, ""), 0)
             yield GaugeMetricFamily(f"nodewarden_central_{name}", text, value=value)
-        last = GaugeMetricFamily(
-            "nodewarden_central_last_success_timestamp_seconds", "When a source last worked",
-            labels=["source"],
-        )  # fmt: skip
-        for source, at_s in dict(self._counts.last_success_s).items():
-            last.add_metric([source], at_s)
-        yield last

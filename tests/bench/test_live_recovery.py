@@ -12,6 +12,7 @@ import pytest
 
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.simulator import START_S, Simulation
+from nodewarden.clock import SystemClock
 from nodewarden.shards import Target
 from telemetry.codec import encode
 from telemetry.records import Arrived, Beat, Event, Record
@@ -21,7 +22,6 @@ from tests.bench.brokers import clean_topics, kafka, process_cpu_s
 from tests.kafka.broker import Broker
 from tests.kafka.feed import publish, whole
 from tests.kafka.live import LiveWorker, log_end
-from tests.kafka.reading import WallClock
 
 __all__ = ["clean_topics", "kafka"]
 pytestmark = [pytest.mark.bench, pytest.mark.kafka, pytest.mark.slow]
@@ -34,7 +34,7 @@ GIVEN_UP_S = 60.0
 
 
 def publisher(broker: Broker) -> KafkaPublisher:
-    return KafkaPublisher(KafkaSettings(brokers=(broker.address,)), WallClock())
+    return KafkaPublisher(KafkaSettings(brokers=(broker.address,)), SystemClock())
 
 
 def wait(true: Callable[[], bool], what: str) -> None:

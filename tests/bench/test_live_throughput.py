@@ -14,6 +14,7 @@ import pytest
 
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.simulator import Simulation
+from nodewarden.clock import SystemClock
 from nodewarden.shards import Target
 from telemetry.metrics import CATALOGUE
 from telemetry.records import Arrived, Frame, Record, Steps
@@ -23,7 +24,6 @@ from tests.bench.worker_modes import MODES
 from tests.kafka.broker import Broker
 from tests.kafka.feed import publish, whole
 from tests.kafka.live import LiveWorker
-from tests.kafka.reading import WallClock
 
 __all__ = ["clean_topics", "kafka"]
 pytestmark = [pytest.mark.bench, pytest.mark.kafka, pytest.mark.slow]
@@ -91,7 +91,7 @@ def measured(
 
 def fill(broker: Broker, records: Iterable[tuple[float, Record]]) -> tuple[int, int, int]:
     """(records, samples, bytes) in the history shard."""
-    publisher = KafkaPublisher(KafkaSettings(brokers=(broker.address,)), WallClock())
+    publisher = KafkaPublisher(KafkaSettings(brokers=(broker.address,)), SystemClock())
     count = samples = size = 0
     for arrived in whole([records]):
         publish(publisher, TARGET, arrived)

@@ -9,6 +9,7 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from telemetry.archive_line import ArchiveLine
 from telemetry.errors import OffsetGone
 from telemetry.ports import LogReader
@@ -17,7 +18,6 @@ from telemetry.testing import MemoryLog
 from telemetry.topics import FINDINGS, INVENTORY, TELEMETRY
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import clean_topics, kafka
-from tests.kafka.reading import WallClock
 
 __all__ = ["clean_topics", "kafka"]
 
@@ -55,7 +55,7 @@ def memory_world() -> World:
 
 def kafka_world(broker: Broker) -> World:
     settings = KafkaSettings(brokers=(broker.address,))
-    publisher = KafkaPublisher(settings, WallClock())
+    publisher = KafkaPublisher(settings, SystemClock())
 
     def append(topic: str, partition: int, value: bytes | None, key: bytes | None) -> None:
         publisher.publish(
@@ -68,7 +68,7 @@ def kafka_world(broker: Broker) -> World:
         client.delete_records({TopicPartition(topic, partition): first})
         client.close()
 
-    return World(KafkaLogReader(settings, WallClock()), append, trim)
+    return World(KafkaLogReader(settings, SystemClock()), append, trim)
 
 
 @pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])

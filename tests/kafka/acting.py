@@ -15,12 +15,12 @@ from actions.access import hashed
 from actions.ledger_log import decode
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from telemetry.actions import ActionRecord, Command, Decision, Outcome, Role
 from telemetry.findings import Incident, Verdict
 from telemetry.settings import KafkaSettings
 from telemetry.topics import ACTIONS, INCIDENTS
 from tests.kafka.broker import Broker, free_port
-from tests.kafka.reading import WallClock
 from tests.kafka.service import Service
 
 TOKENS: dict[str, tuple[Role, str]] = {
@@ -86,7 +86,7 @@ def incident(name: str, **changes: object) -> Incident:
 
 def tell(broker: Broker, incidents: Sequence[Incident]) -> None:
     """What the engine would say."""
-    publisher = KafkaPublisher(KafkaSettings(brokers=(broker.address,)), WallClock())
+    publisher = KafkaPublisher(KafkaSettings(brokers=(broker.address,)), SystemClock())
     for one in incidents:
         publisher.publish(INCIDENTS, msgspec.json.encode(one), key=one.id.encode(), partition=0)
     publisher.flush()
@@ -95,7 +95,7 @@ def tell(broker: Broker, incidents: Sequence[Incident]) -> None:
 
 def said(broker: Broker) -> list[ActionRecord]:
     """What is committed in `nodewarden.actions`, to the end or until nothing comes for a second."""
-    reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), WallClock(), committed=True)
+    reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), SystemClock(), committed=True)
     place = (ACTIONS, 0)
     start, end = reader.bounds([place])[place]
     reader.assign({place: start})

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from nodewarden.publishing import whole_piece
 from nodewarden.shards import Target
 from telemetry.codec import encode
@@ -17,7 +18,6 @@ from telemetry.records import Arrived, Record, Rejected
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TELEMETRY
 from tests.kafka.broker import Broker
-from tests.kafka.reading import WallClock
 
 SLICE = 150  # records of one shard, and then a pause, so that workers see many batches
 PAUSE_S = 0.04
@@ -59,7 +59,7 @@ class Feed:
     def _run(self) -> None:
         kafka = KafkaSettings(brokers=(self._broker.address,), request_timeout_s=30.0)
         try:
-            publisher = KafkaPublisher(kafka, WallClock())
+            publisher = KafkaPublisher(kafka, SystemClock())
             for target, arrived in self._in_turns():
                 if self.sent % self._every == 0:
                     self._allowed.acquire()

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from collectors.broker.consumer import KafkaLogReader
+from nodewarden.clock import SystemClock
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TELEMETRY
 from tests.kafka.broker import Broker, free_port
 from tests.kafka.conftest import SHARDS
-from tests.kafka.reading import WallClock
 from tests.kafka.service import DEADLINE_S, Metrics, Service, ServiceGone, Tables, nodewarden
 
 __all__ = ["LiveArchiver", "LiveWorker", "Metrics", "ServiceGone", "log_end", "nodewarden"]
@@ -90,7 +90,7 @@ class LiveArchiver(Service):
 
 def log_end(broker: Broker, partition: int, topic: str = TELEMETRY) -> int:
     """The offset that the partition's next record will get."""
-    reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), WallClock())
+    reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), SystemClock())
     try:
         return reader.bounds([(topic, partition)])[topic, partition][1]
     finally:

@@ -10,12 +10,12 @@ from types import TracebackType
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.faults import parse_fault
 from evaluation.simulator import Simulation
+from nodewarden.clock import SystemClock
 from telemetry.codec import encode
 from telemetry.records import Frame, Record, Settings
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TELEMETRY
 from tests.kafka.broker import Broker
-from tests.kafka.reading import WallClock
 
 INTERVAL_S, STEP_S = 2.0, 0.4
 # What the engine has to know of such a cluster, as its settings file says it.
@@ -70,7 +70,7 @@ class LiveCluster:
         self._stopped.set()
 
     def _publish(self) -> None:
-        publisher = KafkaPublisher(KafkaSettings(brokers=(self._broker.address,)), WallClock())
+        publisher = KafkaPublisher(KafkaSettings(brokers=(self._broker.address,)), SystemClock())
         try:
             for due_s, record in self._due():
                 if self._stopped.wait(max(due_s - time.time(), 0.0)):

@@ -1,10 +1,11 @@
-"""What stands in a topic, read with our own reader; and real time, which live tests need."""
+"""What stands in a topic, read with our own reader."""
 
 from __future__ import annotations
 
 import time
 
 from collectors.broker.consumer import KafkaLogReader
+from nodewarden.clock import SystemClock
 from telemetry.archive_line import ArchiveLine
 from telemetry.settings import KafkaSettings
 from tests.kafka.broker import Broker
@@ -12,25 +13,9 @@ from tests.kafka.broker import Broker
 READ_MAX_S = 60.0
 
 
-class WallClock:
-    """The machine's time."""
-
-    def time_s(self) -> float:
-        """Unix seconds."""
-        return time.time()
-
-    def monotonic_s(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(max(seconds, 0.0))
-
-
 def read_all(broker: Broker, topic: str, partition: int = 0) -> list[ArchiveLine]:
     """Everything that the partition holds now."""
-    reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), WallClock())
+    reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), SystemClock())
     place = (topic, partition)
     start, end = reader.bounds([place])[place]
     reader.assign({place: start})

@@ -13,11 +13,11 @@ import pytest
 
 from actions.access import hashed
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from telemetry.topics import INCIDENTS
 from tests.kafka.acting import incident
 from tests.kafka.broker import free_port
 from tests.kafka.conftest import started
-from tests.kafka.reading import WallClock
 from tests.kafka.secured import Secured, rules
 from tests.kafka.service import ROOT, Service, nodewarden
 
@@ -55,7 +55,7 @@ def test_the_command_decides_and_obeys_with_the_rights_of_its_user(
     )  # fmt: skip
     with service:
         service.wait_until(lambda found: found.get(("active", "")) == 1.0, "active")
-        publisher = KafkaPublisher(secured.settings("stream"), WallClock())
+        publisher = KafkaPublisher(secured.settings("stream"), SystemClock())
         publisher.publish(INCIDENTS, msgspec.json.encode(incident("a")), key=b"a", partition=0)
         publisher.flush()
         publisher.close()

@@ -18,13 +18,14 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from collectors.broker.publisher import KafkaPublisher
 from nodewarden.cli import run
+from nodewarden.clock import SystemClock
 from telemetry.archive import Torn, read_archive
 from telemetry.settings import KafkaSettings
 from telemetry.topics import FINDINGS, INVENTORY, TELEMETRY, TOPICS
 from tests.dying_archiver import POINTS
 from tests.kafka.broker import Broker, free_port
 from tests.kafka.conftest import SHARDS
-from tests.kafka.reading import WallClock, read_all
+from tests.kafka.reading import read_all
 
 pytestmark = pytest.mark.kafka
 
@@ -44,7 +45,7 @@ PLACES = [
 
 def publish(broker: Broker, records: int, first: int = 0) -> None:
     """Records of three partitions of three topics; some are no JSON, some are tombstones."""
-    publisher = KafkaPublisher(KafkaSettings(brokers=(broker.address,)), WallClock())
+    publisher = KafkaPublisher(KafkaSettings(brokers=(broker.address,)), SystemClock())
     for n in range(first, first + records):
         value = json.dumps({"n": n, "pad": "x" * (n % 97)}).encode()
         publisher.publish(TELEMETRY, value, key=b"main", partition=0, headers=[("kind", b"beat")])

@@ -16,6 +16,7 @@ from collectors.broker.admin import Admin
 from collectors.broker.publisher import KafkaPublisher
 from evaluation.faults import parse_fault
 from evaluation.simulator import START_S, Simulation
+from nodewarden.clock import SystemClock
 from nodewarden.shards import Target
 from telemetry.records import Arrived
 from telemetry.settings import KafkaSettings
@@ -25,7 +26,6 @@ from tests.kafka.conftest import SHARDS
 from tests.kafka.feed import Piece, feeding, publish, whole
 from tests.kafka.live import LiveWorker, log_end
 from tests.kafka.proxy import Proxy
-from tests.kafka.reading import WallClock
 from tests.kafka.told import assert_as_plain
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -145,7 +145,7 @@ def test_the_producers_connection_cut_before_the_acknowledgement_changes_nothing
     middle = len(records) // 2
     kafka = KafkaSettings(brokers=(broker.address,), request_timeout_s=30.0)
     with LiveWorker(broker, tmp_path, snapshot_s=0.2) as worker:
-        publisher = KafkaPublisher(kafka, WallClock())
+        publisher = KafkaPublisher(kafka, SystemClock())
         send(publisher, records[: middle - 100])
         publisher.flush()
         worker.wait_caught_up(middle - 100)
@@ -154,7 +154,7 @@ def test_the_producers_connection_cut_before_the_acknowledgement_changes_nothing
         time.sleep(1.0)  # the broker has them, nobody was told
         proxy.cut()
         publisher.close()
-        publisher = KafkaPublisher(kafka, WallClock())
+        publisher = KafkaPublisher(kafka, SystemClock())
         send(publisher, records[middle - 100 :])
         publisher.flush()
         publisher.close()

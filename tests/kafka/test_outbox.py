@@ -20,6 +20,7 @@ from collectors.broker.link import MESSAGES_MAX, KafkaLink
 from collectors.outbox import Outbox, Shard
 from collectors.outbox_metrics import OutboxMetrics
 from collectors.spool import Spool
+from nodewarden.clock import SystemClock
 from telemetry.codec import decode, encode
 from telemetry.records import Event, Frame, Record, Rejected
 from telemetry.settings import KafkaSettings
@@ -27,7 +28,7 @@ from telemetry.topics import TELEMETRY
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import fresh_topics
 from tests.kafka.proxy import Proxy
-from tests.kafka.reading import WallClock, read_all
+from tests.kafka.reading import read_all
 
 pytestmark = pytest.mark.kafka
 
@@ -41,7 +42,7 @@ class Agent:
     def __init__(
         self, broker: Broker, spool: Path, bytes_max: int = 10_000_000, started_s: float = STARTED_S
     ) -> None:
-        self.clock = WallClock()
+        self.clock = SystemClock()
         self.started_s = started_s
         self.registry = CollectorRegistry()
         self.link = KafkaLink(KafkaSettings(brokers=(broker.address,)), self.clock)
@@ -332,7 +333,7 @@ def test_an_agent_killed_between_send_and_saved_position_loses_no_event(
         agent.send_signal(signal.SIGKILL)
         agent.wait(10)
         agent.stdout.close()
-    last = agents(clean_topics, tmp_path / "spool", started_s=WallClock().time_s())
+    last = agents(clean_topics, tmp_path / "spool", started_s=SystemClock().time_s())
     last.count = int(position.read_text())
     last.say(reached + 10 - last.count)
     last.deliver()

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from telemetry.codec import TEXT_MAX, encode
 from telemetry.records import Begin, Event, Frame, Rejected
 from telemetry.settings import KafkaSettings
@@ -20,7 +21,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.comparing import incidents_live, incidents_replayed, replayed_summary
 from tests.kafka.conftest import fresh_topics
 from tests.kafka.live import LiveArchiver, LiveWorker, log_end
-from tests.kafka.reading import WallClock, read_all
+from tests.kafka.reading import read_all
 
 pytestmark = pytest.mark.kafka
 LIVE, HISTORY = 0, 1
@@ -76,7 +77,7 @@ POISON: dict[str, tuple[bytes | None, bytes | None, int, str]] = {
 def publishing(broker: Broker) -> Iterator[KafkaPublisher]:
     """A publisher that sends what no program of ours would."""
     settings = KafkaSettings(brokers=(broker.address,), record_max_bytes=2 * HUGE_BYTES)
-    publisher = KafkaPublisher(settings, WallClock())
+    publisher = KafkaPublisher(settings, SystemClock())
     yield publisher
     publisher.flush()
     publisher.close()

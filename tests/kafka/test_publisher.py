@@ -13,6 +13,7 @@ import pytest
 from collectors.broker.producer import Pipe
 from collectors.broker.publisher import KafkaPublisher
 from collectors.link import Message
+from nodewarden.clock import SystemClock
 from telemetry.archive_line import ArchiveLine
 from telemetry.errors import PublishError
 from telemetry.settings import KafkaSettings
@@ -20,14 +21,14 @@ from telemetry.topics import REJECTED, TELEMETRY
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import fresh_topics
 from tests.kafka.proxy import Proxy
-from tests.kafka.reading import WallClock, read_all
+from tests.kafka.reading import read_all
 
 pytestmark = pytest.mark.kafka
 
 
 @contextmanager
 def publisher(broker: Broker, **settings: Any) -> Iterator[KafkaPublisher]:
-    made = KafkaPublisher(KafkaSettings(brokers=(broker.address,), **settings), WallClock())
+    made = KafkaPublisher(KafkaSettings(brokers=(broker.address,), **settings), SystemClock())
     yield made
     made.close()
 
@@ -152,7 +153,7 @@ def test_a_partition_that_is_not_there_is_an_error(clean_topics: Broker) -> None
 def test_without_a_broker_there_is_no_publisher() -> None:
     settings = KafkaSettings(brokers=("127.0.0.1:1",), request_timeout_s=1.0)
     with pytest.raises(PublishError, match=r"no broker answers at 127\.0\.0\.1:1"):
-        KafkaPublisher(settings, WallClock())
+        KafkaPublisher(settings, SystemClock())
 
 
 def test_a_silent_broker_is_an_error_in_time_and_flush_can_be_tried_again(
@@ -200,7 +201,7 @@ def in_order_with_repeats(found: list[int], count: int) -> bool:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    clock = WallClock()
+    clock = SystemClock()
     end_s = clock.monotonic_s() + 30.0
     while not true():
         assert clock.monotonic_s() < end_s, "did not happen within 30 s"

@@ -6,25 +6,25 @@ import pytest
 
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from telemetry.errors import OffsetGone, SourceUnavailable
 from telemetry.settings import KafkaSettings
 from telemetry.topics import FINDINGS, TELEMETRY
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import fresh_topics
 from tests.kafka.proxy import Proxy
-from tests.kafka.reading import WallClock
 
 pytestmark = pytest.mark.kafka
 
 
 def reader_of(broker: Broker, request_timeout_s: float = 10.0) -> KafkaLogReader:
     settings = KafkaSettings(brokers=(broker.address,), request_timeout_s=request_timeout_s)
-    return KafkaLogReader(settings, WallClock())
+    return KafkaLogReader(settings, SystemClock())
 
 
 def fill(broker: Broker, count: int, value: bytes = b"x", partition: int = 0) -> None:
     settings = KafkaSettings(brokers=(broker.address,), record_max_bytes=10_000_000)
-    to = KafkaPublisher(settings, WallClock())
+    to = KafkaPublisher(settings, SystemClock())
     for _ in range(count):
         to.publish(TELEMETRY, value, partition=partition)
     to.flush()
@@ -114,4 +114,4 @@ def test_news_after_silence_is_no_error(clean_topics: Broker) -> None:
 def test_without_a_broker_there_is_no_reader() -> None:
     settings = KafkaSettings(brokers=("127.0.0.1:1",), request_timeout_s=1.0)
     with pytest.raises(SourceUnavailable, match=r"no broker answers at 127\.0\.0\.1:1"):
-        KafkaLogReader(settings, WallClock())
+        KafkaLogReader(settings, SystemClock())

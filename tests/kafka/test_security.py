@@ -14,11 +14,11 @@ import pytest
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.link import KafkaLink
 from collectors.link import Message
+from nodewarden.clock import SystemClock
 from telemetry.errors import SourceUnavailable
 from telemetry.topics import INCIDENTS, TELEMETRY
 from tests.kafka.conftest import SHARDS, started
 from tests.kafka.live import LiveArchiver, LiveWorker
-from tests.kafka.reading import WallClock
 from tests.kafka.secured import PREFIX, Secured, rules
 from tests.kafka.service import ROOT, Service, nodewarden
 
@@ -106,7 +106,7 @@ def test_every_service_runs_as_its_own_user_with_the_least_rights(
 
 
 def test_an_agent_sends_with_its_own_rights(secured: Secured) -> None:
-    link = KafkaLink(secured.settings("agent"), WallClock())
+    link = KafkaLink(secured.settings("agent"), SystemClock())
     try:
         message = Message(TELEMETRY, b"{}", b"main", 0)
         end_s = time.monotonic() + COMMAND_MAX_S
@@ -230,7 +230,7 @@ def test_a_right_that_lacks_while_it_works_ends_the_worker_with_one_line(
 
 def test_a_reader_is_told_of_a_topic_that_is_hidden_from_it(secured: Secured) -> None:
     """One that is not there looks the same to who may not see it."""
-    reader = KafkaLogReader(secured.settings("history"), WallClock())
+    reader = KafkaLogReader(secured.settings("history"), SystemClock())
     try:
         assert [0, 1] == list(reader.partitions(TELEMETRY))
         with pytest.raises(

@@ -13,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from collectors.broker.publisher import KafkaPublisher
+from nodewarden.clock import SystemClock
 from telemetry.codec import encode
 from telemetry.records import Frame
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TELEMETRY
 from tests.kafka.broker import Broker, free_port
 from tests.kafka.live import LiveWorker
-from tests.kafka.reading import WallClock
 from tests.kafka.service import Metrics, Service
 from tests.prometheus.server import Prometheus
 
@@ -57,7 +57,7 @@ class Nodes:
         self._thread.join()
 
     def _run(self) -> None:
-        publisher = KafkaPublisher(KafkaSettings(brokers=(self._broker.address,)), WallClock())
+        publisher = KafkaPublisher(KafkaSettings(brokers=(self._broker.address,)), SystemClock())
         started_at, number = time.time(), 0
         while not self._stop.wait(1.0):
             for source in sorted(set(FRAMES) - self.muted):
