@@ -46,12 +46,8 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Effective:
     values: dict[Path_, object] = {}
     origins: dict[str, str] = {}
     if file is not None:
-        for path, value in _file_values(
-            read_toml(file, "settings file", "give --config the settings file"),
-            Configuration,
-            (),
-            str(file),
-        ):
+        raw = read_toml(file, "settings file", "give --config the settings file")
+        for path, value in _file_values(raw, Configuration, (), str(file)):
             values[path] = value
             origins[".".join(path)] = str(file)
     for path, value, variable in _environment_values(environ):
