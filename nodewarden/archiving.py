@@ -21,7 +21,7 @@ from telemetry.settings import ArchiveSettings, Configuration
 
 POLL_S = 0.25  # a stop is noticed within it
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0
-LAST_FILES_S = 1.0  # what the store does not take by then waits for the next start
+LAST_FILES_S = 5.0  # what the store does not take by then waits for the next start
 
 _log = logging.getLogger("nodewarden.archive")
 
@@ -73,10 +73,13 @@ def _run(
     settler = Settler(store, settings, snapshots_s, clock, metrics)
     archiver = Archiver(reader, settler, settings, clock, metrics, opener=opener)
     archiver.start()
-    settling = threading.Thread(target=settler.run, args=(stop,), name="settler", daemon=True)
+    no_more = threading.Event()  # after the archiver's last file, not before
+    settling = threading.Thread(target=settler.run, args=(no_more,), name="settler", daemon=True)
     settling.start()
     _loop(archiver, metrics, stop)
     archiver.stop()
+    no_more.set()
+    settler.wake()
     settling.join(LAST_FILES_S)
     return archiver
 

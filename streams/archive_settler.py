@@ -58,6 +58,10 @@ class Settler:
         self._count(size)
         self._offered.set()
 
+    def wake(self) -> None:
+        """Look at once whether there is something to do, or to end."""
+        self._offered.set()
+
     def work(self) -> None:
         """Settle what waits, then remove what is old. Raises SourceUnavailable; ask again."""
         while self._waiting:
@@ -77,21 +81,30 @@ class Settler:
         self.store.index()
 
     def run(self, stop: threading.Event) -> None:
-        """`work` whenever there is some, with longer and longer waits where the store fails."""
+        """`work` whenever there is some, with longer and longer waits where the store fails.
+
+        After the stop what waits is tried once more; the rest is settled by the next start.
+        """
         wait_s = RETRY_MIN_S
         while not stop.is_set():
             self._offered.clear()
-            try:
-                self.work()
-            except Exception as error:  # noqa: BLE001 - the top of a thread that must not die
-                self._metrics.store_failures.inc()
-                unknown = not isinstance(error, OSError | SourceUnavailable)
-                _log.error("store_failed error=%s retry_s=%.0f", error, wait_s, exc_info=unknown)
-                stop.wait(wait_s)
-                wait_s = min(2.0 * wait_s, RETRY_MAX_S)
-            else:
+            if self._worked(retry_s=wait_s):
                 wait_s = RETRY_MIN_S
                 self._offered.wait(1.0)
+            else:
+                stop.wait(wait_s)
+                wait_s = min(2.0 * wait_s, RETRY_MAX_S)
+        self._worked(retry_s=0.0)
+
+    def _worked(self, retry_s: float) -> bool:
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 - the top of a thread that must not die
+            self._metrics.store_failures.inc()
+            unknown = not isinstance(error, OSError | SourceUnavailable)
+            _log.error("store_failed error=%s retry_s=%.0f", error, retry_s, exc_info=unknown)
+            return False
+        return True
 
     def _settle(self, closed: Extent | ArchiveFile) -> None:
         if isinstance(closed, ArchiveFile):
