@@ -15,7 +15,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here DIR="${DIR:-.local}" PORT="${PORT:-19092}"
-readonly NODEWARDEN="${NODEWARDEN:-$here/../../.venv/bin/nodewarden}"
+readonly NODEWARDEN="${NODEWARDEN:-$(cd "$here/../.." && pwd)/.venv/bin/nodewarden}"
 readonly NODES="${NODES:-12}" MINUTES="${MINUTES:-60}"
 readonly FAULTS="${FAULTS:-xid79@n003+60}"
 readonly BROKER="127.0.0.1:$PORT"
@@ -39,6 +39,9 @@ cluster = "local"
 [engine.ticks.interval_s]
 gpu = 5.0
 nic = 10.0
+
+[stream] # of worker-0, and where \`status\` asks; the others' are in their environment
+metrics_address = "127.0.0.1:$((PORT + 10))"
 TOML
 }
 
@@ -85,6 +88,7 @@ up() {
     cat <<TEXT
 
 look:  $NODEWARDEN incidents --config $DIR/nodewarden.toml
+       $NODEWARDEN status --config $DIR/nodewarden.toml
        curl -s http://127.0.0.1:$((PORT + 10))/metrics
        ls $DIR/*.log $DIR/archive
 end:   make down-local
