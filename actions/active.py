@@ -262,7 +262,7 @@ class Active:
     def _tried(self, command: Command, acknowledged_s: float, foreign: bool) -> Outcome:
         now_s = self._clock.time_s
         try:
-            found = self._outside.executor.observe(command.targets)
+            found = self._outside.executor.observe(command.targets, command.job)
             achieved = self._outside.executor.achieved(command, found)
         except SourceUnavailable as error:
             return outcome(command, "refused", f"the targets could not be seen: {error}", now_s())

@@ -13,7 +13,7 @@ class DryRun:
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
 
-    def observe(self, targets: Sequence[str]) -> Preconditions:
+    def observe(self, targets: Sequence[str], job: str = "") -> Preconditions:
         """Nothing is known of them."""
         return Preconditions()
 

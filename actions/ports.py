@@ -12,8 +12,8 @@ from telemetry.findings import Incident
 class Executor(Protocol):
     """Carries commands out. Raises SourceUnavailable where the world does not answer."""
 
-    def observe(self, targets: Sequence[str]) -> Preconditions:
-        """How the targets stand now."""
+    def observe(self, targets: Sequence[str], job: str = "") -> Preconditions:
+        """How the targets and the job stand now; a job of "" is none."""
         ...
 
     def achieved(self, command: Command, now: Preconditions) -> bool | None:

@@ -15,6 +15,8 @@ from telemetry.findings import Action, Verdict, stable_id
 
 Mode = Literal["observe", "approve", "auto"]
 DecisionState = Literal["noted", "waiting", "approved", "denied", "expired", "refused"]
+CommandStep = Literal["drain", "undrain", "stop", "clean", "replace", "restart"]
+RestartMode = Literal["partial", "in_place", "replacement", "requeue"]
 OutcomeStatus = Literal["done", "failed", "unknown", "refused"]
 Role = Literal["viewer", "operator", "admin"]
 Verb = Literal[
@@ -68,19 +70,27 @@ class Preconditions(msgspec.Struct, frozen=True):
 
     states   scheduler's word for each target
     owners   who drained each target, "" where nobody
+    boots    target -> when it started, Unix seconds: another time is another machine, or a reboot
     job, attempt   which run of the job is meant; None where no job is
+    job_state, job_nodes   scheduler's word for the job, and where it runs
     """
 
     states: dict[str, str] = {}
     owners: dict[str, str] = {}
+    boots: dict[str, float] = {}
     job: str = ""
     attempt: int | None = None
+    job_state: str = ""
+    job_nodes: list[str] = []
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):
     """The intent: acknowledged by the log before anything is done, and written once.
 
     epoch   of the instance that wrote it: another one leaves it alone for a while
+    step    which part of carrying the decision out this is; "" where it is the whole
+    mode    of a restart
+    exclude nodes that the job must not get again
     """
 
     id: str
@@ -94,6 +104,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     job: str = ""
     epoch: int = 0
     dry_run: bool = True
+    step: CommandStep | Literal[""] = ""
+    mode: RestartMode | None = None
+    exclude: list[str] = []
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="outcome"):
@@ -243,6 +256,6 @@ def decision_id(incident: str, verdict: Verdict) -> str:
     )  # fmt: skip
 
 
-def command_id(decision: str) -> str:
-    """One decision allows one command."""
-    return stable_id("command", decision)
+def command_id(decision: str, step: str = "", attempt: int = 0) -> str:
+    """One decision allows one command; where it takes several steps, one each and attempt."""
+    return stable_id("command", decision, *((step, str(attempt)) if step else ()))

@@ -70,7 +70,7 @@ class World:
         self.readable = True
         self.away = self.call_fails = False
 
-    def observe(self, targets: Sequence[str]) -> Preconditions:
+    def observe(self, targets: Sequence[str], job: str = "") -> Preconditions:
         """How they stand."""
         if self.away:
             raise SourceUnavailable("the scheduler was taken away by the test")

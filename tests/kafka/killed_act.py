@@ -40,7 +40,7 @@ class FileWorld:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def observe(self, targets: Sequence[str]) -> Preconditions:
+    def observe(self, targets: Sequence[str], job: str = "") -> Preconditions:
         """Nothing of them is known."""
         return Preconditions()
 
