@@ -70,16 +70,16 @@ class Preconditions(msgspec.Struct, frozen=True):
 
     states   scheduler's word for each target
     owners   who drained each target, "" where nobody
-    boots    target -> when it started, Unix seconds: another time is another machine, or a reboot
     job, attempt   which run of the job is meant; None where no job is
+    boots    target -> when it started, Unix seconds: another time is another machine, or a reboot
     job_state, job_nodes   scheduler's word for the job, and where it runs
     """
 
     states: dict[str, str] = {}
     owners: dict[str, str] = {}
-    boots: dict[str, float] = {}
     job: str = ""
     attempt: int | None = None
+    boots: dict[str, float] = {}
     job_state: str = ""
     job_nodes: list[str] = []
 
