@@ -28,7 +28,7 @@ from collectors.slurm_objects import (
     node_object,
     nodes_of,
 )
-from collectors.slurm_words import (
+from telemetry.slurm_words import (
     Reason,
     gpus,
     job_state,

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from collectors.flat import Flat, text_of
 from collectors.slurm_objects import Place
-from collectors.slurm_words import local_time, reason_class
+from telemetry.slurm_words import local_time, reason_class
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from collectors.flat import Flat, rejected
-from collectors.slurm_words import HOLDS_NODES, JobState, NodeState, Reason, node_state
 from telemetry.codec import name_fault
 from telemetry.hostlist import expand
+from telemetry.slurm_words import HOLDS_NODES, JobState, NodeState, Reason, node_state
 
 NODES_MAX = 200_000
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from collectors.flat import Flat, count_of, rejected
 from collectors.slurm_objects import Place, job_object, listing_object, nodes_of
-from collectors.slurm_words import job_state, local_time, tres_gpus
 from collectors.text_cursor import BrokenJson, Cursor
+from telemetry.slurm_words import job_state, local_time, tres_gpus
 
 RECORD_LINES_MAX = 200
 RECORD_MAX = 65_536

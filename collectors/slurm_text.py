@@ -19,7 +19,8 @@ from collectors.slurm_objects import (
     node_object,
     nodes_of,
 )
-from collectors.slurm_words import (
+from collectors.text_cursor import Cursor
+from telemetry.slurm_words import (
     NODE_WORDS,
     REASON_CUT,
     SUFFIXES,
@@ -32,7 +33,6 @@ from collectors.slurm_words import (
     reason_class,
     tres_gpus,
 )
-from collectors.text_cursor import Cursor
 
 Stops = Callable[[str], bool]
 _SIGNS = "".join(SUFFIXES)

@@ -26,7 +26,6 @@ from collectors.agent.scrape import Exporters
 from collectors.agent.sink import Sink
 from collectors.agent.step_socket import StepSocket
 from collectors.agent.tail import TailPosition
-from collectors.agent.tools import Tools
 from collectors.broker.link import KafkaLink
 from collectors.outbox import STREAMS_MAX, Outbox, Shard
 from collectors.outbox_metrics import OutboxMetrics
@@ -36,6 +35,7 @@ from telemetry.codec import name_fault
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import CollectSettings, Configuration
+from telemetry.tools import Tools
 from telemetry.topics import REJECTED, TELEMETRY
 
 if TYPE_CHECKING:

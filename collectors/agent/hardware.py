@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.agent.tools import Tools
 from collectors.kernel.events import read_pci
 from collectors.missing import missing_reason
 from telemetry.codec import name_fault
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.records import Gpu, Hardware, Port
+from telemetry.tools import Tools
 
 SOURCE = "host"
 FACT_BYTES = 4_096

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import structs
 
 from collectors.agent.patience import Patience
-from collectors.agent.tools import ENVIRONMENT
 from collectors.kernel_log import KernelEvent, KernelLog
 from telemetry.ports import Clock
 from telemetry.records import Event, Rejected
+from telemetry.tools import ENVIRONMENT
 
 PIECE_BYTES = 65_536
 PIECES_MAX = 16  # of one poll

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from collectors.agent.cells import Cells
 from collectors.agent.patience import Patience
-from collectors.agent.tools import Tools
 from collectors.nic import NicReading, read_json, read_lines
 from telemetry.errors import SourceUnavailable
 from telemetry.metrics import recognise
 from telemetry.ports import Clock
 from telemetry.records import Rejected
+from telemetry.tools import Tools
 
 FILES_MAX = 8_192
 FILE_BYTES = 256

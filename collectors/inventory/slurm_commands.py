@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Iterator
 
-from collectors.agent.tools import ENVIRONMENT, Tools
 from collectors.flat import Flat
 from collectors.inventory.slurm import allocation
 from collectors.inventory.topology import Where, read_topology
@@ -21,6 +20,7 @@ from telemetry.errors import ListingIncomplete, SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.records import Allocation
 from telemetry.settings import SlurmSettings
+from telemetry.tools import ENVIRONMENT, Tools
 
 TOPOLOGY_S = 600.0  # a changed topology is noticed after so long
 SAID_MAX = 200

@@ -12,11 +12,11 @@ import pytest
 from collectors.agent.cells import Cells
 from collectors.agent.hardware import SMI_EVERY_S, HardwarePaths, HardwareSource
 from collectors.agent.nic_source import LOOK_AGAIN_S, NicPaths, NicRead, NicSource
-from collectors.agent.tools import Tools
 from nodewarden.clock import SystemClock
 from telemetry.errors import SourceUnavailable
 from telemetry.records import Frame, Gpu, Hardware, Port
 from telemetry.testing import ManualClock
+from telemetry.tools import Tools
 from tests.agent_fakes import tree
 
 CARD = "class/infiniband/mlx5_0"

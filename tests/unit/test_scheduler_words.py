@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.names import NodeNames
-from collectors.slurm_words import (
+from telemetry.hostlist import NODES_MAX, expand
+from telemetry.slurm_words import (
     SUFFIXES,
     gpu_indexes,
     gpus,
@@ -20,7 +21,6 @@ from collectors.slurm_words import (
     reason,
     tres_gpus,
 )
-from telemetry.hostlist import NODES_MAX, expand
 
 # -- host lists
 
