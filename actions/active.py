@@ -18,7 +18,9 @@ from actions.desk import Desk, Question, Reply
 from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
 from actions.ports import ActionLog, Executor, Teller
+from actions.rules import rules_of
 from actions.service import ActionService, outcome
+from actions.site import SiteView, changes
 from actions.view import shown
 from telemetry.actions import (
     ActionRecord,
@@ -27,6 +29,7 @@ from telemetry.actions import (
     Lease,
     Outcome,
     Preconditions,
+    SiteFacts,
 )
 from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.findings import Incident, stable_id
@@ -54,6 +57,8 @@ class Outside(msgspec.Struct, frozen=True):
     point    is told the name of each point of the work
     teller   None where nobody is told
     tells    whether people are to be told of a decision
+    view     the site as the service's rails read it
+    version  of nodewarden
     """
 
     log: ActionLog
@@ -63,6 +68,8 @@ class Outside(msgspec.Struct, frozen=True):
     teller: Teller | None = None
     tells: Callable[[Decision], bool] = lambda _decision: True
     point: Point = no_point
+    view: SiteView = msgspec.field(default_factory=SiteView)
+    version: str = "unknown"
 
 
 class Active:
@@ -77,6 +84,7 @@ class Active:
         self._settings, self._clock, self._metrics = settings, clock, metrics
         self._instance = instance
         self._feed = IncidentFeed(outside.incidents, clock, metrics)
+        service.place_of = self._feed.place_of
         self._since_snapshot = 0
         self._refusals: list[float] = []
         self._untold: list[Control] = []
@@ -85,7 +93,7 @@ class Active:
     # -- its life
 
     def start(self, partitions: Sequence[int]) -> None:
-        """Say that we are the active one, and read incidents of these partitions.
+        """Say that we are the active one and what we go by, and read incidents of these partitions.
 
         What the engine was lately told of people and steps is told once more: it knows each by its
         place in the stream of the instance that it came through.
@@ -95,14 +103,18 @@ class Active:
         lease = Lease(
             at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch + 1
         )
-        self._commit([lease])
+        rules = rules_of(self._settings, self._outside.version, lease.at)
+        known = self._ledger.rules
+        is_news = known is None or msgspec.structs.replace(known, at=rules.at) != rules
+        self._commit([lease, rules] if is_news else [lease])
         self._feed.start(partitions)
         self._desk.open = True
         self._metrics.active.set(1)
         _log.info("active instance=%s epoch=%d", self._instance, lease.epoch)
 
     def step(self, wait_s: float) -> None:
-        """One round."""
+        """One round; the site stays as it is at its start."""
+        self._outside.view.look()
         self._read_incidents(wait_s)
         self._answer_people()
         self._tell_engine()
@@ -306,12 +318,18 @@ class Active:
     def _commit(self, records: Sequence[ActionRecord]) -> None:
         if not records:
             return
+        if any(isinstance(one, Decision | Command) for one in records):
+            records = [*self._news_of_site(), *records]
         self._outside.log.commit(records)
         for record in records:
             self._ledger.take(record)
             if isinstance(record, Decision):
                 self._metrics.decisions.labels(record.state).inc()
         self._since_snapshot += len(records)
+
+    def _news_of_site(self) -> list[SiteFacts]:
+        """What the rails were told and the log does not have yet: it goes before the decision."""
+        return changes(self._ledger.site, self._outside.view.site, self._clock.time_s())
 
     def _keep_house(self) -> None:
         self._metrics.paused.set(self._ledger.paused)

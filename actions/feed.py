@@ -31,6 +31,7 @@ class IncidentFeed:
     def __init__(self, reader: LogReader, clock: Clock, metrics: ActMetrics) -> None:
         self._reader, self._clock, self._metrics = reader, clock, metrics
         self.known: dict[str, Incident] = {}
+        self._places: dict[str, Place] = {}
         self._left: dict[int, int] = {}  # partition -> the end that is still to be reached
         self._next: dict[int, int] = {}  # partition -> the offset to read next
         self._placed = False
@@ -52,12 +53,17 @@ class IncidentFeed:
         """Ids of those that are not over."""
         return {name for name, one in self.known.items() if one.closed_at is None}
 
+    def place_of(self, incident: str) -> Place | None:
+        """Where its newest known revision stands."""
+        return self._places.get(incident)
+
     def forget(self, now_s: float) -> None:
         """Drop what was over long ago."""
         self.known = {
             name: one for name, one in self.known.items()
             if one.closed_at is None or now_s - one.closed_at < CLOSED_KNOWN_S
         }  # fmt: skip
+        self._places = {name: place for name, place in self._places.items() if name in self.known}
 
     def poll(self, wait_s: float) -> list[tuple[Incident, Place]]:
         """What came within that time; nothing where the broker does not answer."""
@@ -78,7 +84,7 @@ class IncidentFeed:
             if incident is None:
                 self._metrics.rejected.inc(line.value is not None)
                 continue
-            self._know(incident)
+            self._know(incident, (line.partition, line.offset))
             told.append((incident, (line.partition, line.offset)))
         return told
 
@@ -99,11 +105,15 @@ class IncidentFeed:
         if self._silent_polls >= SILENT_POLLS:  # the end was compacted away
             self._left.clear()
 
-    def _know(self, incident: Incident) -> None:
+    def _know(self, incident: Incident, place: Place) -> None:
         known = self.known.pop(incident.id, None)
-        self.known[incident.id] = incident if known is None or incident.rev >= known.rev else known
+        is_newer = known is None or incident.rev >= known.rev
+        self.known[incident.id] = incident if is_newer or known is None else known
+        if is_newer:
+            self._places[incident.id] = place
         if len(self.known) > KNOWN_MAX:
-            del self.known[next(iter(self.known))]
+            oldest = next(iter(self.known))
+            del self.known[oldest], self._places[oldest]
 
 
 def _incident(value: bytes | None) -> Incident | None:

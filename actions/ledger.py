@@ -10,14 +10,17 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
+from actions.site import Site, changed, changes
 from telemetry.actions import (
     ActionRecord,
+    ActRules,
     Command,
     Decision,
     Lease,
     LedgerPart,
     Outcome,
     Request,
+    SiteFacts,
 )
 from telemetry.findings import ISOLATING
 
@@ -33,6 +36,8 @@ class Ledger:
     outcomes   command's id -> what became of it
     requests   what people asked for, oldest first, refused ones too
     positions  partition of the incidents -> the next offset to read
+    site       what was last said of the site
+    rules      the settings that decisions follow; None where nobody said them
     """
 
     def __init__(self, entries_max: int = 20_000) -> None:
@@ -53,6 +58,8 @@ class Ledger:
         self.snoozed: dict[str, float] = {}  # incident -> until
         self.acked: dict[str, str] = {}  # incident -> by
         self.released: dict[str, float] = {}  # node -> when a person did
+        self.site = Site()
+        self.rules: ActRules | None = None
 
     def take(self, record: ActionRecord) -> None:
         """One record of the log; what is said again replaces what was said before."""
@@ -70,6 +77,10 @@ class Ledger:
                 if record.epoch > self.epoch:  # else it only says once more that it is there
                     self.epoch, self.lease_at = record.epoch, record.at
                 self.first_at = record.at if self.first_at is None else self.first_at
+            case SiteFacts():
+                self.site = changed(self.site, record)
+            case ActRules():
+                self.rules = record
             case LedgerPart():
                 pass  # says nothing new
 
@@ -110,7 +121,7 @@ class Ledger:
         return found[-1] if found else None
 
     def forget(self, before_s: float, still_open: Collection[str] = ()) -> None:
-        """Drop what was over before, and the oldest of what is too much.
+        """Drop what was over before.
 
         still_open  incidents that are told again: a forgotten decision of theirs would be made anew
         """
@@ -120,21 +131,8 @@ class Ledger:
             if one.at < before_s and one.state != "waiting" and not self._is_open(one.id)
             and one.incident not in still_open
         ]  # fmt: skip
-        surplus = len(self.decisions) - len(gone) - self._entries_max
-        if surplus > 0:
-            known = set(gone)
-            rest = [one for one in self.decisions if one not in known and not self._is_open(one)]
-            gone += rest[:surplus]
         for name in gone:
-            decision = self.decisions.pop(name)
-            self._approved.pop(name, None)
-            others = self._by_incident[decision.incident]
-            others.remove(name)
-            if not others:
-                del self._by_incident[decision.incident]
-            command = self.commands.pop(name, None)
-            if command is not None:
-                self.outcomes.pop(command.id, None)
+            self.drop(name)
         old = [one.id for one in self.requests.values() if one.at < before_s]
         for name in [*old, *list(self.requests)[len(old) : -self._entries_max]]:
             self.requests.pop(name, None)
@@ -143,15 +141,28 @@ class Ledger:
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
         self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
 
+    def drop(self, name: str) -> None:
+        """Forget one decision, and what came of it."""
+        decision = self.decisions.pop(name)
+        self._approved.pop(name, None)
+        others = self._by_incident[decision.incident]
+        others.remove(name)
+        if not others:
+            del self._by_incident[decision.incident]
+        command = self.commands.pop(name, None)
+        if command is not None:
+            self.outcomes.pop(command.id, None)
+
     def parts(self, name: str, at: float) -> list[LedgerPart]:
         """A snapshot in parts of a bounded size."""
-        pieces = list(self._pieces())
+        pieces = list(self._pieces(at))
         return [
             LedgerPart(
                 id=name, at=at, part=number, parts=len(pieces), paused=self.paused,
                 epoch=self.epoch, first_at=self.first_at, lease_at=self.lease_at,
                 positions=dict(self.positions), decisions=piece.decisions,
                 commands=piece.commands, outcomes=piece.outcomes, requests=piece.requests,
+                rules=self.rules, site=piece.site,
             )
             for number, piece in enumerate(pieces)
         ]  # fmt: skip
@@ -160,13 +171,16 @@ class Ledger:
         """Become what the parts of one whole snapshot say, in their order."""
         for part in parts:
             records: list[ActionRecord] = [*part.decisions, *part.commands]
-            for record in (*records, *part.outcomes, *part.requests):
+            for record in (*records, *part.outcomes, *part.requests, *part.site):
                 self.take(record)
             self.paused, self.epoch = part.paused, part.epoch
             self.first_at, self.lease_at = part.first_at, part.lease_at
             self.positions = dict(part.positions)
+            self.rules = part.rules
 
-    def _pieces(self) -> Iterator[_Piece]:
+    def _pieces(self, at: float) -> Iterator[_Piece]:
+        for facts in changes(Site(), self.site, at):
+            yield _Piece(site=[facts])
         piece = _Piece()
         for decision in self.decisions.values():
             piece.decisions.append(decision)
@@ -189,6 +203,7 @@ class Ledger:
         known = self.decisions.get(said.id)
         if known is None:
             self._by_incident.setdefault(said.incident, []).append(said.id)
+            self._make_room()
         if known is None or said.revision > known.revision:
             self.decisions[said.id] = said
             self._approved.pop(said.id, None)
@@ -202,6 +217,13 @@ class Ledger:
         if said.source is not None:
             partition, offset = said.source
             self.positions[partition] = max(self.positions.get(partition, 0), offset)
+
+    def _make_room(self) -> None:
+        """Where there are too many the oldest goes, at once: so it follows from the log alone."""
+        if len(self.decisions) >= self._entries_max:
+            oldest = next((one for one in self.decisions if not self._is_open(one)), None)
+            if oldest is not None:
+                self.drop(oldest)
 
     def _request(self, said: Request) -> None:
         self.requests[said.id] = said
@@ -237,3 +259,4 @@ class _Piece(msgspec.Struct):
     commands: list[Command] = []
     outcomes: list[Outcome] = []
     requests: list[Request] = []
+    site: list[SiteFacts] = []

@@ -6,7 +6,7 @@ them. Nothing is done and nobody is told before they are acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -38,6 +38,8 @@ Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decisio
 Recheck = Callable[[Decision, Incident | None, RailContext, RailSettings, float], Decision]
 ContextOf = Callable[[float], RailContext]
 IncidentOf = Callable[[str], Incident | None]
+Place = tuple[int, int]  # partition and offset in the log of incidents
+PlaceOf = Callable[[str], Place | None]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ class ActionService:
 
     decide   the rails: F(verdict, incident, context, settings, now) -> Decision
     context  what the rails read, at a time
+    place_of where the newest known revision of an incident stands
     recheck  the rails once more before something is done: F(decision, incident, context, settings,
              now) -> the decision, or what it has become
     """
@@ -77,12 +80,11 @@ class ActionService:
         self._settings = settings
         self._decide, self._recheck = decide, recheck
         self._context = context
+        self.place_of: PlaceOf = lambda _incident: None
 
     # -- incidents and time
 
-    def incident(
-        self, incident: Incident, source: tuple[int, int] | None, now_s: float
-    ) -> list[Decision]:
+    def incident(self, incident: Incident, source: Place | None, now_s: float) -> list[Decision]:
         """A decision for each verdict that has none yet, or that may be decided otherwise by now;
         what waits for a story that is over ends.
 
@@ -97,7 +99,10 @@ class ActionService:
             return said
         why = f"merged into {incident.merged_into}" if incident.merged_into else "closed"
         over = [
-            _next(one, "refused", f"the incident was {why} before anything was done", now_s)
+            msgspec.structs.replace(
+                _next(one, "refused", f"the incident was {why} before anything was done", now_s),
+                source=source,
+            )
             for one in self.ledger.of_incident(incident.id)
             if self._is_pending(one)
         ]
@@ -115,21 +120,19 @@ class ActionService:
 
     def intents(
         self, incident_of: IncidentOf, now_s: float, epoch: int
-    ) -> list[Command | Decision]:  # fmt: skip
+    ) -> Iterator[Command | Decision]:  # fmt: skip
         """A command for each approved decision that has none, or the decision's refusal where the
         rails now say so. None while paused.
+
+        Each is asked for when its turn comes: what was taken before it counts already.
         """
-        if self.ledger.paused:
-            return []
-        said: list[Command | Decision] = []
         for one in self.ledger.approved():
-            if not self._is_pending(one):
+            if self.ledger.paused or not self._is_pending(one):
                 continue
             if one.expires_at is not None and now_s >= one.expires_at:
                 continue
-            checked = self._checked(one, incident_of, now_s)
-            said.append(self._command(one, now_s, epoch) if checked is one else checked)
-        return said
+            checked = self.checked(one, incident_of, now_s)
+            yield self._command(one, now_s, epoch) if checked is one else checked
 
     def objection(
         self, command: Command, found: Preconditions, incident_of: IncidentOf, now_s: float
@@ -142,19 +145,25 @@ class ActionService:
         decision = self.ledger.decisions.get(command.decision)
         if decision is None:
             return "its decision is no longer known"
-        checked = self._checked(decision, incident_of, now_s)
+        checked = self.checked(decision, incident_of, now_s)
         if checked is not decision:
             return checked.reason
         return difference(command.preconditions, found)
 
-    def _checked(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> Decision:
-        """A person's own isolation or release has no incident, and no rails."""
+    def checked(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> Decision:
+        """The same decision right before something is done, or what it has become.
+
+        A person's own isolation or release has no incident, and no rails.
+        """
         if self._recheck is None or not decision.incident:
             return decision
-        return self._recheck(
+        checked = self._recheck(
             decision, incident_of(decision.incident), self._context(now_s), self._settings.rails,
             now_s,
         )  # fmt: skip
+        if checked is decision:
+            return decision
+        return msgspec.structs.replace(checked, source=self.place_of(decision.incident))
 
     # -- people
 
@@ -229,7 +238,7 @@ class ActionService:
     # -- parts
 
     def _news(
-        self, verdict: Verdict, incident: Incident, source: tuple[int, int] | None, now_s: float
+        self, verdict: Verdict, incident: Incident, source: Place | None, now_s: float
     ) -> Decision | None:
         """The first decision; another one where only what passes by itself had refused it."""
         known = self.ledger.decisions.get(decision_id(incident.id, verdict))
@@ -243,7 +252,7 @@ class ActionService:
         return msgspec.structs.replace(fresh, revision=known.revision + 1)
 
     def _decided(
-        self, verdict: Verdict, incident: Incident, source: tuple[int, int] | None, now_s: float
+        self, verdict: Verdict, incident: Incident, source: Place | None, now_s: float
     ) -> Decision:
         made = self._decide(verdict, incident, self._context(now_s), self._settings.rails, now_s)
         made = msgspec.structs.replace(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from actions.context import Site, sizes_of
+from actions.site import Site, sizes_of
 from collectors.agent.fetch import Endpoint
 from collectors.watch.workers import Seen, read_metrics
 from telemetry.actions import Where

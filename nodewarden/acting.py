@@ -10,18 +10,21 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from actions.active import Active, Outside, Point, no_point
+from actions.context import rail_context
 from actions.desk import Desk
 from actions.ledger import Ledger
 from actions.ledger_log import encode, key_of, rebuild
 from actions.metrics import ActMetrics
 from actions.ports import Executor, Teller
 from actions.service import ActionService, Decide, Recheck, observing
+from actions.site import Site, SiteView
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.membership import Membership
 from collectors.broker.publisher import KafkaPublisher
 from collectors.broker.transactions import Transactions
 from collectors.link import Message
 from nodewarden.shards import live_target
+from nodewarden.version import version
 from telemetry.actions import ActionRecord, Decision, RailContext
 from telemetry.codec import encode as encode_telemetry
 from telemetry.errors import Fenced
@@ -34,7 +37,7 @@ POLL_S = 0.25
 REBUILD_RECORDS_MAX = 200_000
 
 _log = logging.getLogger("nodewarden.act")
-ContextFor = Callable[[Ledger, float], RailContext]
+SiteOf = Callable[[], Site]
 Telling = Callable[[], AbstractContextManager[Teller | None]]
 
 
@@ -59,20 +62,20 @@ class Acting:
     """Stands by until it is the active instance, and acts until it is no more, or `stop` is set.
 
     decide    the rails; `recheck`: once more before something is done
-    context   what they read: F(ledger, now) -> RailContext
+    site      what they read beside the ledger, as it is now; None: they read only of a pause
     telling   tells people, while the block runs, of what `tells` says
     raises    Fenced, PublishError, SourceUnavailable: the process ends, and may start again
     """
 
     def __init__(
         self, configuration: Configuration, executor: Executor, desk: Desk, clock: Clock,
-        metrics: ActMetrics, *, decide: Decide = observing, context: ContextFor | None = None,
+        metrics: ActMetrics, *, decide: Decide = observing, site: SiteOf | None = None,
         recheck: Recheck | None = None, telling: Telling = _nobody,
         tells: Callable[[Decision], bool] = lambda _decision: True, point: Point = no_point,
     ) -> None:  # fmt: skip
         self._configuration, self._executor, self._desk = configuration, executor, desk
         self._clock, self._metrics = clock, metrics
-        self._decide, self._context = decide, context or _paused_only
+        self._decide, self._site = decide, site
         self._recheck, self._telling, self._tells, self._point = recheck, telling, tells, point
         self._shard = live_partition(configuration)
 
@@ -134,13 +137,19 @@ class Acting:
             )  # fmt: skip
             publisher.flush()
 
+        view = SiteView() if self._site is None else SiteView(self._site)
+
+        def context(now_s: float) -> RailContext:
+            if self._site is None:
+                return RailContext(paused=ledger.paused)
+            return rail_context(ledger, view.site, self._configuration.act, now_s)
+
         service = ActionService(
-            ledger, self._configuration.act, self._decide,
-            lambda now_s: self._context(ledger, now_s), self._recheck,
-        )  # fmt: skip
+            ledger, self._configuration.act, self._decide, context, self._recheck
+        )
         outside = Outside(
             KafkaActionLog(transactions), incidents, self._executor, control, teller,
-            self._tells, self._point,
+            self._tells, self._point, view, version(),
         )  # fmt: skip
         return Active(
             service, outside, self._desk, self._configuration.act, self._clock, self._metrics,
@@ -160,7 +169,3 @@ def live_partitions(configuration: Configuration) -> list[int]:
         for number, shard in enumerate(configuration.shards)
         if shard not in configuration.history_shards
     ]
-
-
-def _paused_only(ledger: Ledger, now_s: float) -> RailContext:
-    return RailContext(paused=ledger.paused)

@@ -6,18 +6,21 @@ the `Command` (the intent) before anything is done, the `Outcome` after it. Time
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from telemetry.attempts import Attempt
-from telemetry.findings import Action, Verdict, stable_id
+from telemetry.findings import Action, Verdict, When, stable_id
 
 Mode = Literal["observe", "approve", "auto"]
 DecisionState = Literal["noted", "waiting", "approved", "denied", "expired", "refused"]
 CommandStep = Literal["drain", "undrain", "stop", "clean", "replace", "restart"]
 RestartMode = Literal["partial", "in_place", "replacement", "requeue"]
 OutcomeStatus = Literal["done", "failed", "unknown", "refused"]
+RecoveryState = Literal[
+    "running", "suspect", "stopping", "cleaning", "replacing", "restarting", "escalated"
+]
 Role = Literal["viewer", "operator", "admin"]
 Verb = Literal[
     "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
@@ -45,7 +48,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     reason      one sentence, always: "no" has one too
     by          who decided: "rails", or the person's name
     expires_at  a waiting or approved decision is worth nothing after it
-    source      where the incident stood: partition and offset of `nodewarden.incidents`
+    source      the revision of the incident that this saying answers, or rests on: partition and
+                offset of `nodewarden.incidents`
     revision    0 for the first saying, then one more each time
     """
 
@@ -122,6 +126,56 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     control: tuple[float, int] | None = None
 
 
+class Passage(msgspec.Struct, frozen=True):
+    """A state that a recovery has left: when it was entered and left, and why it was left."""
+
+    state: RecoveryState
+    since: float
+    until: float
+    reason: str
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="recovery"):
+    """How far the carrying out of a decision about a job is; each change is said again, in the
+    transaction of the command or the outcome that it belongs to.
+
+    id         of the decision
+    state      `running` and `escalated` are its ends: the job runs again, or a person has it
+    since      when the state was entered; `began_at`: the first one
+    revision   0 for the first saying, then one more each time
+    mode       of the restart, once it is chosen; `modes_left`: what it falls back to, in order
+    attempt    counts commands of one step: each has its own (`command_id`)
+    tries      how often a command of this state was held back by a check
+    command    of this state, "" where none was given yet; `answered`: what its call said
+    out        the targets are out
+    stopped    the job was stopped, or may have been: from here on the way back is the restart
+    history    the states before, oldest first, the newest of them where they are many
+    """
+
+    id: str
+    incident: str
+    job: str
+    action: Action
+    when: When
+    targets: list[str]
+    state: RecoveryState
+    since: float
+    at: float
+    began_at: float
+    reason: str
+    revision: int = 0
+    mode: RestartMode | None = None
+    modes_left: list[RestartMode] = []
+    attempt: int = 0
+    tries: int = 0
+    command: str = ""
+    answered: OutcomeStatus | None = None
+    out: bool = False
+    stopped: bool = False
+    dry_run: bool = True
+    history: list[Passage] = []
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="request"):
     """What a person asked for, taken or refused; the audit's other half.
 
@@ -154,12 +208,50 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="le
     epoch: int
 
 
+class SiteFacts(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="site"):
+    """What the rails were told of the site since the record of its kind before: only what changed.
+
+    In the log before the first decision that rests on it, in the same transaction; where it is
+    much, in several records. None as a value: nobody says it any more.
+
+    places       where nodes stand: one place, its nodes
+    gone         nodes of which nobody says any more where they stand
+    drained_by, protected, booted_at   by node
+    windows      all of them, where any changed; `more_windows` adds to them: what does not fit into
+                 one record, and a window that is there already gets more nodes
+    measured     what the services measured, whole
+    """
+
+    at: float
+    places: list[tuple[Where, list[str]]] = []
+    gone: list[str] = []
+    drained_by: dict[str, str | None] = {}
+    protected: dict[str, bool] = {}
+    booted_at: dict[str, float | None] = {}
+    windows: list[Window] | None = None
+    more_windows: list[Window] = []
+    measured: Measured | None = None
+
+
+class ActRules(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="rules"):
+    """The settings that decisions follow from here on; said by the instance that goes by them.
+
+    settings  of `act`, those that decide; an object, so that other versions can read the record
+    version   of nodewarden
+    """
+
+    at: float
+    version: str
+    settings: dict[str, Any]
+
+
 class LedgerPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ledger"):
     """A part of a snapshot of the ledger; whole only with all `parts` of the same `id`.
 
     positions   partition of `nodewarden.incidents` -> the next offset to read
     first_at    when the first instance of all began
     lease_at    when the newest one did
+    rules, site what decisions go by, and what was last said of the site
     """
 
     id: str
@@ -175,9 +267,14 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     commands: list[Command] = []
     outcomes: list[Outcome] = []
     requests: list[Request] = []
+    recoveries: list[Recovery] = []
+    rules: ActRules | None = None
+    site: list[SiteFacts] = []
 
 
-ActionRecord = Decision | Command | Outcome | Request | Lease | LedgerPart
+ActionRecord = (
+    Decision | Command | Outcome | Recovery | Request | Lease | SiteFacts | ActRules | LedgerPart
+)
 
 
 class Used(msgspec.Struct, frozen=True):
@@ -203,6 +300,20 @@ class Window(msgspec.Struct, frozen=True):
     since: float
     until: float
     nodes: list[str] = []
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What the services say of themselves; times are Unix seconds, None where nobody said.
+
+    nodes, blind_nodes, telemetry_at   as the engine's workers said at `measured_at`
+    listing_at                         when the scheduler last gave a whole listing
+    """
+
+    nodes: int | None = None
+    blind_nodes: int | None = None
+    telemetry_at: float | None = None
+    measured_at: float | None = None
+    listing_at: float | None = None
 
 
 class RailContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,14 @@ import msgspec
 
 from actions.access import Person
 from actions.active import Active, Outside
+from actions.context import rail_context
 from actions.desk import Desk, Reply
 from actions.ledger import Ledger
 from actions.ledger_log import decode, encode, rebuild
 from actions.metrics import ActMetrics
 from actions.service import ActionService, Asked, Decide, Recheck, observing, outcome
+from actions.site import Site as Facts
+from actions.site import SiteView
 from telemetry.actions import (
     ActionRecord,
     Command,
@@ -89,7 +92,10 @@ class World:
 
 
 class Site:
-    """One log of incidents and actions, one world; instances come and go."""
+    """One log of incidents and actions, one world; instances come and go.
+
+    facts  what the rails are told of the site; None: they read only of a pause
+    """
 
     def __init__(self, settings: ActSettings = SETTINGS, decide: Decide = allowing) -> None:
         self.clock = ManualClock()
@@ -97,6 +103,7 @@ class Site:
         self.world = World(self.clock)
         self.settings, self.decide = settings, decide
         self.recheck: Recheck | None = None
+        self.facts: Facts | None = None
         self.controls: list[Control] = []
         self.instance: Instance | None = None
         self.commits = 0
@@ -132,11 +139,17 @@ class Instance:
         self.points: dict[str, BaseException | float] = {}
         self.desk, self.metrics = Desk(), ActMetrics()
         self.ledger: Ledger = rebuild(site.log.reader(), 20_000, 100_000).ledger
-        service = ActionService(
-            self.ledger, site.settings, site.decide,
-            lambda now: RailContext(paused=self.ledger.paused), site.recheck,
-        )  # fmt: skip
-        outside = Outside(self, site.log.reader(), site.world, self._control, point=self._point)
+        view = SiteView(lambda: site.facts or Facts())
+
+        def context(now_s: float) -> RailContext:
+            if site.facts is None:
+                return RailContext(paused=self.ledger.paused)
+            return rail_context(self.ledger, view.site, site.settings, now_s)
+
+        service = ActionService(self.ledger, site.settings, site.decide, context, site.recheck)
+        outside = Outside(
+            self, site.log.reader(), site.world, self._control, point=self._point, view=view
+        )
         self.active = Active(
             service, outside, self.desk, site.settings, site.clock, self.metrics, "test"
         )

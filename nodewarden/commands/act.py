@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from actions.api import Api
-from actions.context import rail_context
 from actions.desk import Desk
 from actions.dry_run import DryRun
 from actions.metrics import ActMetrics
@@ -75,8 +74,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
 
         acting = Acting(
             configuration, DryRun(clock.time_s), desk, clock, metrics, decide=decide,
-            context=lambda ledger, now_s: rail_context(ledger, site.site, settings, now_s),
-            recheck=recheck, telling=telling, tells=tells,
+            site=lambda: site.site, recheck=recheck, telling=telling, tells=tells,
         )  # fmt: skip
         site.refresh()
         threading.Thread(target=site.run, args=(stop,), name="site", daemon=True).start()

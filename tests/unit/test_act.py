@@ -30,7 +30,7 @@ def test_an_approved_decision_is_an_intent_then_an_act_then_an_outcome() -> None
     site.tell(incident())
     site.start().step(2)
     kinds = [type(one).__name__ for one in site.records()]
-    assert kinds == ["Lease", "Decision", "Command", "Outcome"]
+    assert kinds == ["Lease", "ActRules", "Decision", "Command", "Outcome"]
     assert len(site.world.done) == 1
 
 
@@ -274,7 +274,8 @@ def test_a_rebuilt_ledger_equals_the_one_that_wrote_with_and_without_a_snapshot(
     assert site.of(LedgerPart)
     found = rebuild(site.log.reader(), 20_000, 100_000)
     for name in ("wanted", "decisions", "commands", "outcomes", "requests", "snoozed", "released",
-                 "paused", "epoch", "first_at", "lease_at", "positions"):  # fmt: skip
+                 "paused", "epoch", "first_at", "lease_at", "positions", "rules",
+                 "site"):  # fmt: skip
         assert getattr(found.ledger, name) == getattr(one.ledger, name), name
 
 

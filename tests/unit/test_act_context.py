@@ -6,9 +6,8 @@ import msgspec
 
 from actions.context import Site, rail_context, sizes_of
 from actions.ledger import Ledger
-from actions.ledger_log import encode
 from actions.rails import decide
-from actions.service import ActionService, outcome
+from actions.service import outcome
 from nodewarden.act_site import SiteReader
 from telemetry.actions import (
     Command,
@@ -122,45 +121,13 @@ def test_a_rule_that_matches_every_node_gets_no_more_than_the_budget() -> None:
     names = [f"i{number}" for number in range(100)]
     place.clock.set(NOW_S + 5.0)
     place.tell(*(incident(name) for name in names))
-    one = place.start()
-    site = Site(
+    place.facts = Site(
         nodes=100, blind_nodes=0, measured_at=NOW_S, telemetry_at=NOW_S, listing_at=NOW_S,
     )  # fmt: skip
-    one.active._service._context = lambda now_s: rail_context(one.ledger, site, settings, now_s)
+    one = place.start()
     one.step(3)
     assert len(place.of(Decision)) == 100
     assert len(place.world.done) == 3
-
-
-def test_each_decision_made_again_from_the_log_before_it_is_the_same_bytes() -> None:
-    rails = msgspec.structs.replace(SETTINGS.rails, mode_default="auto", cluster_nodes_per_hour=3)
-    settings = msgspec.structs.replace(SETTINGS, rails=rails, first_observe_s=0.0)
-    place = Place(settings, decide)
-    place.clock.set(NOW_S + 5.0)
-    site = Site(nodes=9, blind_nodes=0, measured_at=NOW_S, telemetry_at=NOW_S, listing_at=NOW_S)
-    stories = {f"i{number}": incident(f"i{number}") for number in range(12)}
-    for batch in range(3):
-        one = place.start()
-        service = one.active._service
-        service._context = lambda now_s, known=one.ledger: rail_context(  # type: ignore[misc]
-            known, site, settings, now_s
-        )
-        place.tell(*list(stories.values())[4 * batch : 4 * batch + 4])
-        one.step(3)
-        place.clock.advance(7.0)
-    records = place.records()
-    decided = [(at, one) for at, one in enumerate(records) if isinstance(one, Decision)]
-    assert len({one.state for _, one in decided}) > 1
-    for at, made in decided:
-        before = Ledger()
-        for record in records[:at]:
-            before.take(record)
-        service = ActionService(
-            before, settings, decide,
-            lambda now_s, known=before: rail_context(known, site, settings, now_s),  # type: ignore[misc]
-        )  # fmt: skip
-        again = service.incident(stories[made.incident], made.source, made.at)
-        assert [encode(one) for one in again] == [encode(made)]
 
 
 def test_the_site_is_read_from_the_inventory_and_a_silent_service_is_unknown() -> None:
