@@ -585,10 +585,29 @@ class RailSettings(Section, frozen=True, kw_only=True):
     maintenance: tuple[WindowLine, ...] = ()  # "SINCE/UNTIL n[1-4],n7", ISO 8601 with a zone
 
 
+WayOfRestarting = Literal["partial", "in_place", "replacement", "requeue"]
+
+
+class RecoverySettings(Section, frozen=True, kw_only=True):
+    """How a job is brought back: the ways of restarting it, and how long each state may last."""
+
+    modes: tuple[WayOfRestarting, ...] = ("partial", "in_place", "replacement", "requeue")
+    now_s: Positive = 120.0  # until the nodes are out and the job may be stopped
+    checkpoint_s: Positive = 3_600.0  # the same where a checkpoint is waited for
+    job_end_s: Positive = 604_800.0  # the same where the job's end is
+    stop_s: Positive = 120.0
+    clean_s: Positive = 120.0
+    replace_s: Positive = 300.0
+    restart_s: Positive = 900.0  # until the job runs again
+    look_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 2.0  # how often the scheduler is asked
+    tries_max: Annotated[int, Meta(ge=1, le=10)] = 5  # of a command that a check holds back
+
+
 class ActSettings(Section, frozen=True, kw_only=True):
     """`act`: the action service, its API and its commands."""
 
     rails: RailSettings = RailSettings()
+    recovery: RecoverySettings = RecoverySettings()
     dry_run: bool = True  # nothing but records comes of a command
     address: str = "127.0.0.1:9120"  # of the API
     url: str = "http://127.0.0.1:9120"  # where the commands find it
