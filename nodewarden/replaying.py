@@ -72,23 +72,32 @@ def replay(
         drive(between(log, start_s, to_s), fold, outcome, (exhibits.watch, keep))
         folds.append(fold)
         if fold.counters.records == 0:
-            why = f" ({log.torn[0]})" if log.torn else ""
-            raise InputError(f"{log.name}: holds no record that can be read{why}; check the files")
-    torn = [text for log in logs for text in log.torn]
-    cold = any(log.cold for log in logs)
-    summary = summarize(folds, len(torn), cold)
+            raise nothing_read(log)
+    torn = sum(len(log.torn) for log in logs)
+    summary = summarize(folds, torn, any(log.cold for log in logs))
+    return Replayed(outcome, summary, exhibits, folds, notes_of(logs, outcome), rejected)
+
+
+def nothing_read(log: Log) -> InputError:
+    """A log without a record, to be raised."""
+    why = f" ({log.torn[0]})" if log.torn else ""
+    return InputError(f"{log.name}: holds no record that can be read{why}; check the files")
+
+
+def notes_of(logs: Sequence[Log], outcome: Outcome) -> list[str]:
+    """What people have to know of the logs that were read to their end."""
     notes = [note for log in logs for note in log.notes]
     notes += [
         f"{log.name}: {log.repeats[0]} records stood at a place already read and were left out"
         for log in logs
         if log.repeats[0]
     ]
-    notes += [f"read to its last whole part: {text}" for text in torn]
-    if cold:
+    notes += [f"read to its last whole part: {text}" for log in logs for text in log.torn]
+    if any(log.cold for log in logs):
         notes.append("cold start: what happened before the first record is not known")
     if outcome.findings_dropped:
         notes.append(f"{outcome.findings_dropped} findings beyond the limit are not listed")
-    return Replayed(outcome, summary, exhibits, folds, notes, rejected)
+    return notes
 
 
 def _begun(log: Log, from_s: float | None, outcome: Outcome) -> tuple[Fold, float | None]:
