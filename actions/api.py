@@ -1,6 +1,6 @@
 """The HTTP API of the action service: who asks is looked up here, what follows decided elsewhere.
 
-    GET  /v1/incidents, /v1/incidents/ID, /v1/decisions
+    GET  /v1/incidents, /v1/incidents/ID, /v1/decisions, /v1/recoveries
     POST /v1/VERB  {"target": "...", "note": "...", "for_s": 3600}
 
 `Authorization: Bearer TOKEN` always. 400 no such request, 401 nobody's token, 403 the role is not
@@ -103,6 +103,7 @@ class Api:
         application.router.add_get("/v1/incidents", self._reading("incidents"))
         application.router.add_get("/v1/incidents/{id}", self._reading("incidents"))
         application.router.add_get("/v1/decisions", self._reading("decisions"))
+        application.router.add_get("/v1/recoveries", self._reading("recoveries"))
         for verb in VERBS:
             application.router.add_post(f"/v1/{verb.replace('_', '-')}", self._doing(verb))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)

@@ -64,14 +64,14 @@ def _taken_out(ledger: Ledger, dry_run: bool, since_s: float) -> Iterator[tuple[
     for decision in ledger.approved():
         if decision.verdict.action not in ISOLATING or decision.at < since_s:
             continue
-        command = ledger.command_of(decision.id)
-        if command is None:
+        drains = [one for one in ledger.commands_of(decision.id) if one.step in ("", "drain")]
+        if not drains:
             yield decision, decision.at
             continue
-        outcome = ledger.outcomes.get(command.id)
-        undone = outcome is not None and outcome.status in ("failed", "refused")
-        if not undone and (dry_run or not command.dry_run):
-            yield decision, command.intent_at
+        found = [ledger.outcomes.get(one.id) for one in drains]
+        undone = all(one is not None and one.status in ("failed", "refused") for one in found)
+        if not undone and (dry_run or not drains[-1].dry_run):
+            yield decision, drains[-1].intent_at
 
 
 def _acted_at(ledger: Ledger, since_s: float) -> dict[str, float]:

@@ -32,7 +32,12 @@ def control_of(request: Request) -> Control:
 
 
 def attempt_of(ledger: Ledger, command: Command, done: Outcome) -> Attempt | None:
-    """The step of the ladder that was made; None where none was, or only in a dry run."""
+    """The step of the ladder that was made; None where none was, or only in a dry run.
+
+    Where a decision takes several commands, the job's restart completes it.
+    """
+    if command.step not in ("", "restart"):
+        return None
     decision = ledger.decisions.get(command.decision)
     if decision is None or command.dry_run or done.status != "done" or not decision.incident:
         return None
@@ -63,7 +68,7 @@ def controls(ledger: Ledger, since_s: float) -> list[Control]:
         for one in ledger.requests.values()
         if one.control is not None and one.at >= since_s
     ]
-    for command in ledger.commands.values():
+    for command in ledger.all_commands():
         done = ledger.outcomes.get(command.id)
         if done is None or done.control is None or done.at < since_s:
             continue

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
+from actions.recovery.table import ENDED
 from actions.site import Site, changed, changes
 from telemetry.actions import (
     ActionRecord,
@@ -19,6 +20,7 @@ from telemetry.actions import (
     Lease,
     LedgerPart,
     Outcome,
+    Recovery,
     Request,
     SiteFacts,
 )
@@ -32,7 +34,8 @@ class Ledger:
     """See above.
 
     decisions  id -> its newest saying; oldest first
-    commands   decision's id -> its command
+    commands   decision's id -> its command, the first where it takes several
+    recoveries decision's id -> how far bringing its job back is
     outcomes   command's id -> what became of it
     requests   what people asked for, oldest first, refused ones too
     positions  partition of the incidents -> the next offset to read
@@ -48,6 +51,8 @@ class Ledger:
         self._controls: dict[float, int] = {}  # stream of Control records -> its next number
         self.wanted: dict[str, float] = {}  # node -> when the ladder last wanted it out
         self.commands: dict[str, Command] = {}
+        self._further: dict[str, list[Command]] = {}  # decision's id -> its other commands
+        self.recoveries: dict[str, Recovery] = {}
         self.outcomes: dict[str, Outcome] = {}
         self.requests: dict[str, Request] = {}
         self.positions: dict[int, int] = {}
@@ -67,10 +72,14 @@ class Ledger:
             case Decision():
                 self._decision(record)
             case Command():
-                self.commands.setdefault(record.decision, record)
+                self._command(record)
             case Outcome():
                 self.outcomes[record.command] = record
                 self._count(record.control)
+            case Recovery():
+                known = self.recoveries.get(record.id)
+                if known is None or record.revision > known.revision:
+                    self.recoveries[record.id] = record
             case Request():
                 self._request(record)
             case Lease():
@@ -85,16 +94,30 @@ class Ledger:
                 pass  # says nothing new
 
     def command_of(self, decision: str) -> Command | None:
-        """The command that the decision led to."""
+        """The command that the decision led to, the first where it took several."""
         return self.commands.get(decision)
+
+    def commands_of(self, decision: str) -> list[Command]:
+        """All of them, oldest first."""
+        first = self.commands.get(decision)
+        return [] if first is None else [first, *self._further.get(decision, ())]
+
+    def all_commands(self) -> Iterator[Command]:
+        """Those of all decisions."""
+        for decision in self.commands:
+            yield from self.commands_of(decision)
+
+    def live_recoveries(self) -> list[Recovery]:
+        """Those that are not at an end, oldest first."""
+        return [one for one in self.recoveries.values() if one.state not in ENDED]
 
     def open_commands(self) -> list[Command]:
         """Intents of which nobody said yet what became of them, oldest first."""
-        return [one for one in self.commands.values() if one.id not in self.outcomes]
+        return [one for one in self.all_commands() if one.id not in self.outcomes]
 
     def done_commands(self) -> Iterator[tuple[Command, Outcome]]:
         """What was done, or may have been."""
-        for command in self.commands.values():
+        for command in self.all_commands():
             outcome = self.outcomes.get(command.id)
             if outcome is not None and outcome.status in ("done", "unknown"):
                 yield command, outcome
@@ -149,9 +172,11 @@ class Ledger:
         others.remove(name)
         if not others:
             del self._by_incident[decision.incident]
-        command = self.commands.pop(name, None)
-        if command is not None:
+        self.recoveries.pop(name, None)
+        for command in self.commands_of(name):
             self.outcomes.pop(command.id, None)
+        self.commands.pop(name, None)
+        self._further.pop(name, None)
 
     def parts(self, name: str, at: float) -> list[LedgerPart]:
         """A snapshot in parts of a bounded size."""
@@ -162,7 +187,7 @@ class Ledger:
                 epoch=self.epoch, first_at=self.first_at, lease_at=self.lease_at,
                 positions=dict(self.positions), decisions=piece.decisions,
                 commands=piece.commands, outcomes=piece.outcomes, requests=piece.requests,
-                rules=self.rules, site=piece.site,
+                rules=self.rules, site=piece.site, recoveries=piece.recoveries,
             )
             for number, piece in enumerate(pieces)
         ]  # fmt: skip
@@ -170,7 +195,7 @@ class Ledger:
     def restore(self, parts: Iterable[LedgerPart]) -> None:
         """Become what the parts of one whole snapshot say, in their order."""
         for part in parts:
-            records: list[ActionRecord] = [*part.decisions, *part.commands]
+            records: list[ActionRecord] = [*part.decisions, *part.commands, *part.recoveries]
             for record in (*records, *part.outcomes, *part.requests, *part.site):
                 self.take(record)
             self.paused, self.epoch = part.paused, part.epoch
@@ -184,12 +209,11 @@ class Ledger:
         piece = _Piece()
         for decision in self.decisions.values():
             piece.decisions.append(decision)
-            command = self.commands.get(decision.id)
-            if command is not None:
-                piece.commands.append(command)
-                if (outcome := self.outcomes.get(command.id)) is not None:
-                    piece.outcomes.append(outcome)
-            if len(piece.decisions) >= PART_ENTRIES:
+            piece.commands += (commands := self.commands_of(decision.id))
+            piece.outcomes += [self.outcomes[c.id] for c in commands if c.id in self.outcomes]
+            if (recovery := self.recoveries.get(decision.id)) is not None:
+                piece.recoveries.append(recovery)
+            if len(piece.decisions) + len(piece.commands) >= PART_ENTRIES:
                 yield piece
                 piece = _Piece()
         for request in self.requests.values():
@@ -249,14 +273,23 @@ class Ledger:
             while len(self._controls) > STREAMS_MAX:
                 del self._controls[next(iter(self._controls))]
 
+    def _command(self, said: Command) -> None:
+        if said.id in {one.id for one in self.commands_of(said.decision)}:
+            return
+        if self.commands.setdefault(said.decision, said) is not said:
+            self._further.setdefault(said.decision, []).append(said)
+
     def _is_open(self, decision: str) -> bool:
-        command = self.commands.get(decision)
-        return command is not None and command.id not in self.outcomes
+        recovery = self.recoveries.get(decision)
+        if recovery is not None and recovery.state not in ENDED:
+            return True
+        return any(one.id not in self.outcomes for one in self.commands_of(decision))
 
 
 class _Piece(msgspec.Struct):
     decisions: list[Decision] = []
     commands: list[Command] = []
     outcomes: list[Outcome] = []
+    recoveries: list[Recovery] = []
     requests: list[Request] = []
     site: list[SiteFacts] = []

@@ -48,11 +48,11 @@ def decode(value: bytes | None) -> ActionRecord | None:
 
 
 def key_of(record: ActionRecord) -> bytes:
-    """What the record is about: its incident, command, target or instance."""
+    """What the record is about: its incident, command, decision, target or instance."""
     match record.__struct_config__.tag:
         case "decision":
             return str(getattr(record, "incident", "")).encode()
-        case "command":
+        case "command" | "recovery":
             return str(getattr(record, "id", "")).encode()
         case "outcome":
             return str(getattr(record, "command", "")).encode()

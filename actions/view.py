@@ -13,8 +13,10 @@ from telemetry.findings import Incident
 
 
 def shown(target: str, ledger: Ledger, incidents: Mapping[str, Incident]) -> Reply:
-    """The reply to a look: "incidents", "incidents/ID" or "decisions"."""
+    """The reply to a look: "incidents", "incidents/ID", "decisions" or "recoveries"."""
     what, _, name = target.partition("/")
+    if what == "recoveries":
+        return Reply(200, {"recoveries": _plain(list(ledger.recoveries.values()))})
     if what == "decisions":
         return Reply(200, {"decisions": _plain(list(ledger.decisions.values()))})
     if not name:
@@ -42,7 +44,8 @@ def _described(ledger: Ledger, incident: Incident) -> dict[str, Any]:
 def _audit(ledger: Ledger, incident: str) -> dict[str, Any]:
     decisions = ledger.of_incident(incident)
     of = {one.id for one in decisions}
-    commands = [one for one in ledger.commands.values() if one.decision in of]
+    commands = [one for decision in decisions for one in ledger.commands_of(decision.id)]
+    recoveries = [ledger.recoveries[one.id] for one in decisions if one.id in ledger.recoveries]
     outcomes = [ledger.outcomes[one.id] for one in commands if one.id in ledger.outcomes]
     requests = [
         one for one in ledger.requests.values() if one.target in of | {incident}
@@ -50,6 +53,7 @@ def _audit(ledger: Ledger, incident: str) -> dict[str, Any]:
     return {
         "decisions": _plain(decisions), "commands": _plain(commands),
         "outcomes": _plain(outcomes), "requests": _plain(requests),
+        "recoveries": _plain(recoveries),
     }  # fmt: skip
 
 
