@@ -603,12 +603,37 @@ class RecoverySettings(Section, frozen=True, kw_only=True):
     tries_max: Annotated[int, Meta(ge=1, le=10)] = 5  # of a command that a check holds back
 
 
+class ActSlurmSettings(Section, frozen=True, kw_only=True):
+    """Slurm as `act` gives it commands: through its own commands, or through slurmrestd."""
+
+    api: Literal["commands", "rest"] = "commands"
+    scontrol: str = "scontrol"  # each a name or a path
+    scancel: str = "scancel"
+    conf: str = ""  # slurm.conf, where it is not in its usual place
+    output: Literal["auto", "json", "text"] = "auto"  # text: Slurm before 23.02, or without JSON
+    url: str = ""  # of slurmrestd: http://host:6820, https://host or unix:/run/slurmrestd.sock
+    user: str = ""  # whose token it is; "": nobody is named, the token says it
+    token: Secret = ""  # better token_file, or NODEWARDEN_ACT__SLURM__TOKEN
+    token_file: str = ""  # holds the JWT, read again for each request
+    ca_file: str = ""  # of https, where the system's authorities do not know it
+    version: str = ""  # "v0.0.41"; "": the newest that both know
+    rest_lacks: Literal["refuse", "commands"] = "refuse"  # what slurmrestd cannot do, as a requeue
+    timeout_s: Annotated[float, Meta(gt=0.0, le=120.0)] = 10.0  # of one command or request
+    answer_max_bytes: Count = 8_000_000
+    reason_prefix: str = "nodewarden"  # of the drains' reasons, "nodewarden:<kind>:<incident>"
+    reason_prefixes_before: tuple[str, ...] = ()  # drains under these are ours too
+    begin_now: bool = True  # a requeued job does not wait Slurm's two minutes
+    resubmit: tuple[str, ...] = ()  # for jobs that allow no requeue: COMMAND JOB NODE,NODE
+
+
 class ActSettings(Section, frozen=True, kw_only=True):
     """`act`: the action service, its API and its commands."""
 
     rails: RailSettings = RailSettings()
     recovery: RecoverySettings = RecoverySettings()
     dry_run: bool = True  # nothing but records comes of a command
+    executor: Literal["", "slurm"] = ""  # who carries commands out; "": nobody
+    slurm: ActSlurmSettings = ActSlurmSettings()
     address: str = "127.0.0.1:9120"  # of the API
     url: str = "http://127.0.0.1:9120"  # where the commands find it
     token: Secret = ""  # of who gives the commands; rather NODEWARDEN_ACT__TOKEN than the file
