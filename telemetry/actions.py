@@ -95,6 +95,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     step    which part of carrying the decision out this is; "" where it is the whole
     mode    of a restart
     exclude nodes that the job must not get again
+    versions "code" and "config" -> what the job is to run from this restart on; {}: as before
     """
 
     id: str
@@ -111,6 +112,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     step: CommandStep | Literal[""] = ""
     mode: RestartMode | None = None
     exclude: list[str] = []
+    versions: dict[str, str] = {}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="outcome"):

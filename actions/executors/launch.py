@@ -1,0 +1,156 @@
+"""Restarts within the allocation, by the launcher of the job (`nodewarden launch`).
+
+The order is a file in the job's directory, the signal that wakes the launcher goes through the
+scheduler; what came of it is read in the launcher's status. A job that was not started by a
+launcher, or cannot be restarted so, is "refused" with the reason, and the next mode is tried.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from telemetry.actions import Command, Outcome, OutcomeStatus
+from telemetry.errors import InputError, SourceUnavailable
+from telemetry.launch_files import job_directory, read_file, remove_file, write_file
+from telemetry.launching import (
+    ORDER_FILE,
+    STATUS_FILE,
+    Doing,
+    LaunchMode,
+    LaunchOrder,
+    LaunchResult,
+    LaunchStatus,
+)
+from telemetry.ports import Clock
+
+STEPS, MODES = frozenset(get_args(Doing)), frozenset(get_args(LaunchMode))
+LOOK_EVERY_S = 0.1
+ANSWER_MAX_S = 8.0  # until the launcher has begun: it looks every 2 s where no signal comes
+STATUS_MAX_S = 60.0  # it is said every 10 s; the clocks of two machines differ
+Wake = Callable[[str], str]
+
+
+def by_launcher(command: Command) -> bool:
+    """Whether the command is the launcher's matter."""
+    return command.step in STEPS and command.mode in MODES
+
+
+class Launches:
+    """Carries such commands out.
+
+    root   what jobs have as NODEWARDEN_LAUNCH_DIR; None: no job is started by a launcher
+    wake   sends SIGUSR1 to the batch step of a job; why that certainly failed, "" else
+    wait_s of one call; `execute` is over by then
+    """
+
+    def __init__(
+        self, root: Path | None, wake: Wake, clock: Clock, wait_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._root, self._wake, self._clock = root, wake, clock
+        self._wait_s, self._sleep = wait_s, sleep
+
+    def status(self, job: str) -> LaunchStatus | None:
+        """What runs where; None where the job has no launcher.
+
+        Raises SourceUnavailable where nobody can tell.
+        """
+        if self._root is None:
+            return None
+        try:
+            return read_file(job_directory(self._root, job), STATUS_FILE, LaunchStatus)
+        except InputError as error:
+            raise SourceUnavailable(str(error)) from error
+
+    def achieved(self, command: Command) -> bool:
+        """Whether the launcher did it. Raises SourceUnavailable.
+
+        Not yet where it is at it: to carry the command out once more is to wait for its end, a
+        launcher knows the orders that it had.
+        """
+        status = self.status(command.job)
+        found = None if status is None else _result(status, command)
+        return found is not None and found.state == "done"
+
+    def execute(self, command: Command) -> Outcome:
+        """Give the order, and wait for what comes of it. Raises SourceUnavailable."""
+        until_s = self._clock.monotonic_s() + self._wait_s
+        status = self.status(command.job)
+        why = self._objection(status)
+        if why or status is None or self._root is None:
+            return self._outcome(command, "refused", why)
+        try:
+            order = _order(command, status)
+        except (msgspec.ValidationError, InputError) as error:
+            return self._outcome(command, "refused", f"no order of it: {error}")
+        folder = job_directory(self._root, command.job)
+        write_file(folder, ORDER_FILE, order)
+        why = self._wake(command.job)
+        begun_by_s = min(until_s, self._clock.monotonic_s() + ANSWER_MAX_S)
+        found = self._awaited(command, begun_by_s, over=False)
+        if found is None:
+            return self._withdrawn(command, folder, why)
+        if found.state == "running":
+            found = self._awaited(command, until_s, over=True) or found
+        if found.state == "running":
+            return self._outcome(command, "unknown", f"not over after {self._wait_s:g} s")
+        return self._outcome(command, found.state, found.reason)
+
+    def _objection(self, status: LaunchStatus | None) -> str:
+        if self._root is None:
+            return "act.launch.dir is not set: no job is started by a launcher"
+        if status is None:
+            return "the job was not started by nodewarden launch"
+        age_s = self._clock.time_s() - status.at
+        if age_s > STATUS_MAX_S:
+            return f"the job's launcher is silent for {age_s:.0f} s"
+        return ""
+
+    def _awaited(self, command: Command, until_s: float, *, over: bool) -> LaunchResult | None:
+        """The result; with `over` not before it is one."""
+        while True:
+            status = self.status(command.job)
+            found = None if status is None else _result(status, command)
+            if found is not None and (not over or found.state != "running"):
+                return found
+            if self._clock.monotonic_s() >= until_s:
+                return None
+            self._sleep(LOOK_EVERY_S)
+
+    def _withdrawn(self, command: Command, folder: Path, why: str) -> Outcome:
+        """Nobody took the order, and nobody will: it is taken back, then looked at once more."""
+        remove_file(folder, ORDER_FILE)
+        found = self._awaited(command, self._clock.monotonic_s() + 2 * LOOK_EVERY_S, over=False)
+        if found is None:
+            said = f"; the signal: {why}" if why else ""
+            return self._outcome(command, "refused", f"the launcher did not take the order{said}")
+        if found.state == "running":
+            return self._outcome(command, "unknown", "begun late, and not over yet")
+        return self._outcome(command, found.state, found.reason)
+
+    def _outcome(self, command: Command, status: OutcomeStatus, reason: str) -> Outcome:
+        return Outcome(
+            command=command.id, at=self._clock.time_s(), status=status, reason=reason
+        )  # fmt: skip
+
+
+def _result(status: LaunchStatus, command: Command) -> LaunchResult | None:
+    return next((one for one in reversed(status.results) if one.id == command.id), None)
+
+
+def _order(command: Command, status: LaunchStatus) -> LaunchOrder:
+    """Raises ValidationError where a name in it is none, InputError where another run is meant."""
+    attempt = command.preconditions.attempt
+    if attempt is not None and attempt != status.attempt:
+        raise InputError(f"meant is attempt {attempt}, and {status.attempt} runs")
+    said = {
+        "id": command.id, "job": command.job, "attempt": status.attempt, "do": command.step,
+        "mode": command.mode, "nodes": command.targets, "exclude": command.exclude,
+        "versions": command.versions, "expires_at": command.expires_at,
+    }  # fmt: skip
+    return msgspec.convert(said, LaunchOrder)
