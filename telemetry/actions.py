@@ -145,6 +145,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     state      `running` and `escalated` are its ends: the job runs again, or a person has it
     since      when the state was entered; `began_at`: the first one
     revision   0 for the first saying, then one more each time
+    run        which run of the job is meant; None where nobody knew
     mode       of the restart, once it is chosen; `modes_left`: what it falls back to, in order
     attempt    counts commands of one step: each has its own (`command_id`)
     tries      how often a command of this state was held back by a check
@@ -168,6 +169,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     revision: int = 0
     mode: RestartMode | None = None
     modes_left: list[RestartMode] = []
+    run: int | None = None
     attempt: int = 0
     tries: int = 0
     command: str = ""
