@@ -41,10 +41,11 @@ class Ledger:
     positions  partition of the incidents -> the next offset to read
     site       what was last said of the site
     rules      the settings that decisions follow; None where nobody said them
+    entries_max  so many decisions and requests are remembered, each
     """
 
     def __init__(self, entries_max: int = 20_000) -> None:
-        self._entries_max = entries_max
+        self.entries_max = entries_max
         self.decisions: dict[str, Decision] = {}
         self._by_incident: dict[str, list[str]] = {}
         self._approved: dict[str, None] = {}  # ids of decisions
@@ -157,10 +158,10 @@ class Ledger:
         for name in gone:
             self.drop(name)
         old = [one.id for one in self.requests.values() if one.at < before_s]
-        for name in [*old, *list(self.requests)[len(old) : -self._entries_max]]:
+        for name in [*old, *list(self.requests)[len(old) : -self.entries_max]]:
             self.requests.pop(name, None)
         self.snoozed = {name: until for name, until in self.snoozed.items() if until >= before_s}
-        self.acked = dict(list(self.acked.items())[-self._entries_max :])
+        self.acked = dict(list(self.acked.items())[-self.entries_max :])
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
         self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
 
@@ -244,7 +245,7 @@ class Ledger:
 
     def _make_room(self) -> None:
         """Where there are too many the oldest goes, at once: so it follows from the log alone."""
-        if len(self.decisions) >= self._entries_max:
+        if len(self.decisions) >= self.entries_max:
             oldest = next((one for one in self.decisions if not self._is_open(one)), None)
             if oldest is not None:
                 self.drop(oldest)

@@ -212,7 +212,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="le
     epoch: int
 
 
-class SiteFacts(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="site"):
+class SiteFacts(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="site"
+):
     """What the rails were told of the site since the record of its kind before: only what changed.
 
     In the log before the first decision that rests on it, in the same transaction; where it is
