@@ -95,6 +95,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     step    which part of carrying the decision out this is; "" where it is the whole
     mode    of a restart
     exclude nodes that the job must not get again
+    fault   the incident's kind, for whoever reads the scheduler's reason; "" where there is none
     versions "code" and "config" -> what the job is to run from this restart on; {}: as before
     """
 
@@ -112,6 +113,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     step: CommandStep | Literal[""] = ""
     mode: RestartMode | None = None
     exclude: list[str] = []
+    fault: str = ""
     versions: dict[str, str] = {}
 
 
