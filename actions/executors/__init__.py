@@ -1,0 +1,1 @@
+"""Who carries commands out, one scheduler or way each. Decides nothing."""
