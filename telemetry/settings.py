@@ -626,14 +626,70 @@ class ActSlurmSettings(Section, frozen=True, kw_only=True):
     resubmit: tuple[str, ...] = ()  # for jobs that allow no requeue: COMMAND JOB NODE,NODE
 
 
+class ActLaunchSettings(Section, frozen=True, kw_only=True):
+    """Jobs that `nodewarden launch` runs are restarted within their allocation."""
+
+    dir: str = ""  # what jobs have as NODEWARDEN_LAUNCH_DIR; "": no job is run so
+
+
+class ActMpirunSettings(Section, frozen=True, kw_only=True):
+    """One job on a pool of nodes without a scheduler: hostfile, stop, clean, start."""
+
+    job: str = "mpirun"  # its name in incidents and records
+    command: tuple[str, ...] = ()  # starts it; {hostfile}, {nodes}, {code}, {config} are filled in
+    clean: tuple[str, ...] = ()  # on each node before a start: ssh {node} ...; (): nothing
+    pool: tuple[str, ...] = ()  # all nodes, "n[01-12]"; the first `nodes` that are not out work
+    nodes: Count = 1  # that the job needs
+    slots: Annotated[int, Meta(ge=1, le=1_024)] = 8  # of a node, in the hostfile
+    dir: str = "/var/lib/nodewarden/mpirun"  # hostfile, output, and what is out
+    grace_s: Positive = 10.0  # after SIGTERM
+    clean_timeout_s: Positive = 30.0  # of all nodes together
+
+
+class ActWebhookSettings(Section, frozen=True, kw_only=True):
+    """Commands as signed POSTs: somebody else's service carries them out, at most once each."""
+
+    url: Secret = ""  # its path may be the secret
+    key: Secret = ""  # of the HMAC; rather NODEWARDEN_ACT__WEBHOOK__KEY, at least 16 characters
+    timeout_s: Annotated[float, Meta(gt=0.0, le=120.0)] = 10.0
+    ca_file: str = ""
+
+
+class ActCommandSettings(Section, frozen=True, kw_only=True):
+    """Commands as programs of the site, one a node; {node}, {job}, {incident} are filled in."""
+
+    isolate: tuple[str, ...] = ()  # (): is refused
+    release: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()  # once a job
+    timeout_s: Annotated[float, Meta(gt=0.0, le=300.0)] = 20.0
+    output_max_bytes: Count = 65_536
+
+
+class VersionSettings(Section, frozen=True, kw_only=True):
+    """Updates of a job's code and configuration, and what is compared after a planned restart."""
+
+    forced_s: Positive = 86_400.0  # an update that joined no restart by then is a restart of its own
+    steps_min: Count = 5  # so many steps must have been run twice before anything is said
+    loss_rel: Positive = 0.02  # a re-run step's loss may differ so much from the earlier run's
+    grad_norm_rel: Positive = 0.2
+    throughput_drop_rel: Positive = 0.1  # so much slower, in the median, is a difference
+    steps_kept: Count = 2_000  # of each job, before and after
+
+
 class ActSettings(Section, frozen=True, kw_only=True):
     """`act`: the action service, its API and its commands."""
 
     rails: RailSettings = RailSettings()
     recovery: RecoverySettings = RecoverySettings()
     dry_run: bool = True  # nothing but records comes of a command
-    executor: Literal["", "slurm"] = ""  # who carries commands out; "": nobody
+    # Who carries commands out; "": nobody.
+    executor: Literal["", "slurm", "mpirun", "webhook", "command"] = ""
     slurm: ActSlurmSettings = ActSlurmSettings()
+    launch: ActLaunchSettings = ActLaunchSettings()
+    mpirun: ActMpirunSettings = ActMpirunSettings()
+    webhook: ActWebhookSettings = ActWebhookSettings()
+    command: ActCommandSettings = ActCommandSettings()
+    versions: VersionSettings = VersionSettings()
     address: str = "127.0.0.1:9120"  # of the API
     url: str = "http://127.0.0.1:9120"  # where the commands find it
     token: Secret = ""  # of who gives the commands; rather NODEWARDEN_ACT__TOKEN than the file
