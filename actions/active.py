@@ -1,39 +1,36 @@
-"""The active instance: reads incidents, answers people, writes decisions, carries commands out.
-
-The order of one command is the whole point: the intent is committed, then the world is looked at
-again, then, at most `act_within_s` after the commit by a clock that never goes back, the call is
-made, then its outcome is committed. A process that was stopped in between is too late, and fenced.
-"""
+"""The active instance: reads incidents, answers people, writes decisions, has them carried out."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import msgspec
 
-from actions.controls import attempt_of, attempted, control_of, controls
+from actions.carrying import Carrying
+from actions.controls import control_of, controls
 from actions.desk import Desk, Question, Reply
 from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
-from actions.ports import ActionLog, Executor, Teller
+from actions.outside import Outside
+from actions.ports import Teller
 from actions.rules import rules_of
-from actions.service import ActionService, outcome
-from actions.site import SiteView, changes
+from actions.service import ActionService
+from actions.site import changes
 from actions.view import shown
 from telemetry.actions import (
     ActionRecord,
     Command,
     Decision,
     Lease,
-    Outcome,
-    Preconditions,
+    RecoveryState,
     SiteFacts,
 )
 from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.findings import Incident, stable_id
-from telemetry.ports import Clock, LogReader
+from telemetry.ports import Clock
 from telemetry.records import Control
 from telemetry.settings import ActSettings
 
@@ -43,33 +40,6 @@ RETELL_S = 3_600.0
 OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm", "tried"})
 
 _log = logging.getLogger("nodewarden.act")
-Point = Callable[[str], None]
-
-
-def no_point(name: str) -> None:
-    """The named points of the work are for tests that end the process there."""
-
-
-class Outside(msgspec.Struct, frozen=True):
-    """What the active instance works with; all of it may fail.
-
-    control  hands a Control record to the telemetry; raises PublishError
-    point    is told the name of each point of the work
-    teller   None where nobody is told
-    tells    whether people are to be told of a decision
-    view     the site as the service's rails read it
-    version  of nodewarden
-    """
-
-    log: ActionLog
-    incidents: LogReader
-    executor: Executor
-    control: Callable[[Control], None]
-    teller: Teller | None = None
-    tells: Callable[[Decision], bool] = lambda _decision: True
-    point: Point = no_point
-    view: SiteView = msgspec.field(default_factory=SiteView)
-    version: str = "unknown"
 
 
 class Active:
@@ -88,7 +58,11 @@ class Active:
         self._since_snapshot = 0
         self._refusals: list[float] = []
         self._untold: list[Control] = []
-        self._started_s = self._housekept_s = clock.monotonic_s()
+        self._housekept_s = clock.monotonic_s()
+        self._carrying = Carrying(
+            service, outside, self._feed, clock, metrics, instance, self._commit,
+            self._untold.append,
+        )  # fmt: skip
 
     # -- its life
 
@@ -99,7 +73,7 @@ class Active:
         place in the stream of the instance that it came through.
         """
         since_s = self._clock.time_s() - RETELL_S
-        self._untold = controls(self._ledger, since_s)
+        self._untold += controls(self._ledger, since_s)
         lease = Lease(
             at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch + 1
         )
@@ -119,7 +93,7 @@ class Active:
         self._answer_people()
         self._tell_engine()
         self._commit(self._service.due(self._clock.time_s()))
-        self._carry_out()
+        self._carrying.round()
         self._keep_house()
 
     def stop(self) -> None:
@@ -231,88 +205,6 @@ class Active:
                 return
             del self._untold[0]
 
-    # -- commands
-
-    def _carry_out(self) -> None:
-        if not self._feed.caught_up:
-            return
-        self._take_over_others()
-        now_s = self._clock.time_s()
-        for said in self._service.intents(self._feed.known.get, now_s, self._ledger.epoch):
-            if isinstance(said, Decision):
-                self._commit([said])
-                continue
-            self._outside.point("intent.before")
-            self._commit([said])
-            acknowledged_s = self._clock.monotonic_s()
-            self._outside.point("intent.after")
-            self._act(said, acknowledged_s)
-
-    def _take_over_others(self) -> None:
-        """Intents of an instance before us: its call may still be under way for so long."""
-        wait_s = self._settings.act_within_s + self._settings.call_timeout_s
-        if self._clock.monotonic_s() - self._started_s < wait_s:
-            return
-        for command in self._ledger.open_commands():
-            if command.epoch == self._ledger.epoch:
-                continue
-            # Saying again who we are proves that nobody has replaced us meanwhile.
-            self._commit([Lease(
-                at=self._clock.time_s(), instance=self._instance, epoch=self._ledger.epoch
-            )])  # fmt: skip
-            self._act(command, self._clock.monotonic_s(), foreign=True)
-
-    def _act(self, command: Command, acknowledged_s: float, *, foreign: bool = False) -> None:
-        done = self._tried(command, acknowledged_s, foreign)
-        self._finish(command, done)
-        teller = self._outside.teller
-        if teller is not None and done.status in ("done", "unknown"):
-            summary = f"{command.action} {', '.join(command.targets)}: {done.status}"
-            teller.changed(command.id, command.incident, summary, command.targets)
-            self._save_told()
-
-    def _tried(self, command: Command, acknowledged_s: float, foreign: bool) -> Outcome:
-        now_s = self._clock.time_s
-        try:
-            found = self._outside.executor.observe(command.targets, command.job)
-            achieved = self._outside.executor.achieved(command, found)
-        except SourceUnavailable as error:
-            return outcome(command, "refused", f"the targets could not be seen: {error}", now_s())
-        if foreign and achieved:
-            return outcome(command, "done", "found done by the instance before", now_s())
-        if foreign and achieved is None:
-            why = "an instance that is gone may have done it; nobody can read it back"
-            return outcome(command, "unknown", why, now_s())
-        why = self._service.objection(command, found, self._feed.known.get, now_s())
-        if why:
-            return outcome(command, "refused", why, now_s())
-        return self._called(command, found, acknowledged_s)
-
-    def _called(self, command: Command, found: Preconditions, acknowledged_s: float) -> Outcome:
-        self._outside.point("act.before")
-        late_s = self._clock.monotonic_s() - acknowledged_s
-        if late_s > self._settings.act_within_s:
-            why = f"{late_s:.1f} s after the intent, at most {self._settings.act_within_s:g} s"
-            return outcome(command, "refused", why, self._clock.time_s())
-        try:
-            done = self._outside.executor.execute(command)
-        except SourceUnavailable as error:
-            done = outcome(command, "unknown", f"no answer: {error}", self._clock.time_s())
-        self._outside.point("act.after")
-        return done
-
-    def _finish(self, command: Command, done: Outcome) -> None:
-        step = attempt_of(self._ledger, command, done)
-        if step is not None:
-            done = msgspec.structs.replace(done, control=self._ledger.next_control())
-        self._outside.point("outcome.before")
-        self._commit([done])
-        self._outside.point("outcome.after")
-        if done.control is not None and step is not None:
-            self._untold.append(attempted(command, done, step))
-        self._metrics.outcomes.labels(done.status).inc()
-        _log.info("outcome command=%s status=%s reason=%s", done.command, done.status, done.reason)
-
     # -- the log
 
     def _commit(self, records: Sequence[ActionRecord]) -> None:
@@ -333,6 +225,7 @@ class Active:
 
     def _keep_house(self) -> None:
         self._metrics.paused.set(self._ledger.paused)
+        self._count_recoveries()
         now_s, wall_s = self._clock.monotonic_s(), self._clock.time_s()
         if self._since_snapshot >= self._settings.snapshot_records:
             name = stable_id("snapshot", self._instance, f"{wall_s!r}")
@@ -345,6 +238,11 @@ class Active:
         self._feed.forget(wall_s)
         waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
         self._metrics.waiting.set(waiting)
+
+    def _count_recoveries(self) -> None:
+        counted = Counter(one.state for one in self._ledger.recoveries.values())
+        for state in get_args(RecoveryState):
+            self._metrics.recoveries.labels(state).set(counted[state])
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,8 @@ class DryRun:
 
     def execute(self, command: Command) -> Outcome:
         """Say it."""
-        what = " ".join([command.action, *command.targets])
+        does = command.step or command.action
+        what = " ".join([does, *command.targets, *([command.mode] if command.mode else [])])
         return Outcome(
             command=command.id, at=self._time_s(), status="done",
             reason=f"dry run: would {what}, and nothing was done",

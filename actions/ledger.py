@@ -123,6 +123,10 @@ class Ledger:
             if outcome is not None and outcome.status in ("done", "unknown"):
                 yield command, outcome
 
+    def escalated(self) -> list[Recovery]:
+        """Those that are a person's, oldest first."""
+        return [one for one in self.recoveries.values() if one.state == "escalated"]
+
     def of_incident(self, name: str) -> list[Decision]:
         """Its decisions, oldest first."""
         return [self.decisions[one] for one in self._by_incident.get(name, ())]

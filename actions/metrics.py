@@ -31,6 +31,10 @@ class ActMetrics:
         self.outcomes = Counter(
             "nodewarden_act_outcomes", "What became of commands", ["status"], registry=registry
         )
+        self.recoveries = Gauge(
+            "nodewarden_act_recoveries", "Jobs that are or were brought back, by their state",
+            ["state"], registry=registry,
+        )  # fmt: skip
         self.rejected = Counter(
             "nodewarden_act_rejected", "Records that could not be read", registry=registry
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from telemetry.actions import ActionRecord, Command, Decision, Outcome, Preconditions
 from telemetry.findings import Incident
 
@@ -17,12 +19,34 @@ class Executor(Protocol):
         ...
 
     def achieved(self, command: Command, now: Preconditions) -> bool | None:
-        """Whether what the command wants is so already; None where nobody can read that back."""
+        """Whether what the command wants is so already; None where nobody can read that back.
+
+        Of a restart: whether it took effect (the job's run is another one, or the launcher did
+        it), not whether the job runs by now; that is `job_state`.
+        """
         ...
 
     def execute(self, command: Command) -> Outcome:
-        """Do it, once. A failure that is certain is an Outcome; one that is not is `unknown`."""
+        """Do it, once. A failure that is certain is an Outcome; one that is not is `unknown`.
+
+        What is not supported, or not for this job, is `refused`: the next mode is tried.
+        """
         ...
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What others than the scheduler know of a job; None where nobody does.
+
+    progresses     it still ends steps
+    stands_still   its communication timed out
+    checkpoint_at  when its newest checkpoint was whole, Unix seconds
+    replacements   nodes that are free for it
+    """
+
+    progresses: bool | None = None
+    stands_still: bool | None = None
+    checkpoint_at: float | None = None
+    replacements: int | None = None
 
 
 class ActionLog(Protocol):

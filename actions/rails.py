@@ -111,7 +111,8 @@ def recheck(
 
     `context.used` counts the decision itself already, and what was approved beside it: together
     they are within the budgets, or it is refused. A breaker that others opened meanwhile refuses
-    too. A person's approval stands in for good coverage, and for a fresh verdict.
+    too. A person's approval stands in for good coverage, and for a fresh verdict. So does, for the
+    verdict, that it was begun in time: a decision that no longer expires was.
     """
     if decision.state != "approved":
         return decision
@@ -120,15 +121,18 @@ def recheck(
         return _next(decision, "expired", f"it expired {late_s:.0f} s ago", now_s)
     if incident is None:
         return _next(decision, "refused", "its incident is no longer known", now_s)
-    if not _is_said(decision.verdict, incident):
+    if not is_said(decision.verdict, incident):
         return _next(decision, "refused", "the ladder no longer says it", now_s)
     asked = Question(decision.verdict, incident, context, settings, now_s)
     counts = _OF_COUNTS_AGAIN + (_OF_BREAKER if context.breaker_open else ())
+    by_person = decision.by != "rails"
+    may_be_old = by_person or decision.expires_at is None
     refusing = [
         rail
         for rail, effect in _answers(asked, counts)
         if not rail.passed
-        and not (decision.by != "rails" and (effect == "approve" or rail.name == "fresh verdict"))
+        and not (by_person and effect == "approve")
+        and not (may_be_old and rail.name == "fresh verdict")
     ]
     if refusing:
         first = refusing[0]
@@ -136,8 +140,11 @@ def recheck(
     return decision
 
 
-def _is_said(verdict: Verdict, incident: Incident) -> bool:
-    """An isolation stays said; a retry is over when the ladder asks for the next step."""
+def is_said(verdict: Verdict, incident: Incident) -> bool:
+    """Whether the ladder still says it.
+
+    An isolation stays said; a retry is over when the ladder asks for the next step.
+    """
     if verdict.action in ISOLATING:
         return verdict in (incident.verdict, *incident.verdicts)
     return verdict == (incident.verdicts[-1] if incident.verdicts else incident.verdict)

@@ -13,6 +13,7 @@ import msgspec
 from actions.access import Person
 from actions.ledger import Ledger
 from actions.rails import may_change
+from actions.recovery.machine import recovers
 from telemetry.actions import (
     Command,
     Decision,
@@ -34,6 +35,7 @@ RELEASE_RUNG = "person_release"
 PERSON_RUNG = "person_isolate"
 TOLD = frozenset({"release", "false_alarm", "tried"})  # the engine hears of it
 TEXT_MAX = 1_000  # characters of what a person writes
+BOOT_TOLERANCE_S = 60.0  # nodes work their boot time out anew, a second more or less
 Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
 Recheck = Callable[[Decision, Incident | None, RailContext, RailSettings, float], Decision]
 ContextOf = Callable[[float], RailContext]
@@ -77,7 +79,7 @@ class ActionService:
         recheck: Recheck | None = None,
     ) -> None:  # fmt: skip
         self.ledger = ledger
-        self._settings = settings
+        self.settings = settings
         self._decide, self._recheck = decide, recheck
         self._context = context
         self.place_of: PlaceOf = lambda _incident: None
@@ -121,8 +123,8 @@ class ActionService:
     def intents(
         self, incident_of: IncidentOf, now_s: float, epoch: int
     ) -> Iterator[Command | Decision]:  # fmt: skip
-        """A command for each approved decision that has none, or the decision's refusal where the
-        rails now say so. None while paused.
+        """A command for each approved decision that has none; the decision itself where it takes
+        several, and its refusal where the rails now say so. None while paused.
 
         Each is asked for when its turn comes: what was taken before it counts already.
         """
@@ -132,7 +134,10 @@ class ActionService:
             if one.expires_at is not None and now_s >= one.expires_at:
                 continue
             checked = self.checked(one, incident_of, now_s)
-            yield self._command(one, now_s, epoch) if checked is one else checked
+            if checked is not one or recovers(one):
+                yield checked
+            else:
+                yield self._command(one, now_s, epoch)
 
     def objection(
         self, command: Command, found: Preconditions, incident_of: IncidentOf, now_s: float
@@ -145,10 +150,21 @@ class ActionService:
         decision = self.ledger.decisions.get(command.decision)
         if decision is None:
             return "its decision is no longer known"
-        checked = self.checked(decision, incident_of, now_s)
-        if checked is not decision:
-            return checked.reason
-        return difference(command.preconditions, found)
+        recovery = self.ledger.recoveries.get(decision.id)
+        if recovery is not None:
+            why = "" if recovery.stopped else self.against(decision, incident_of, now_s)
+        else:
+            checked = self.checked(decision, incident_of, now_s)
+            why = "" if checked is decision else checked.reason
+        # Work that comes and goes on a node changes nothing about what is to be done.
+        wanted = msgspec.structs.replace(command.preconditions, states={})
+        return why or difference(wanted, found)
+
+    def against(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> str:
+        """What the rails say against going on with what was begun in time; "" nothing."""
+        begun = msgspec.structs.replace(decision, expires_at=None)
+        checked = self.checked(begun, incident_of, now_s)
+        return "" if checked is begun else checked.reason
 
     def checked(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> Decision:
         """The same decision right before something is done, or what it has become.
@@ -158,7 +174,7 @@ class ActionService:
         if self._recheck is None or not decision.incident:
             return decision
         checked = self._recheck(
-            decision, incident_of(decision.incident), self._context(now_s), self._settings.rails,
+            decision, incident_of(decision.incident), self._context(now_s), self.settings.rails,
             now_s,
         )  # fmt: skip
         if checked is decision:
@@ -217,7 +233,7 @@ class ActionService:
         if asked.verb == "deny":
             return [_next(found, "denied", f"denied by {by}{note}", now_s, by)], ""
         approved = _next(found, "approved", f"approved by {by}{note}", now_s, by)
-        until_s = now_s + self._settings.command_s
+        until_s = now_s + self.settings.command_s
         return [msgspec.structs.replace(approved, expires_at=until_s)], ""
 
     def _by_hand(self, asked: Asked, by: str, now_s: float) -> Decision:
@@ -232,7 +248,7 @@ class ActionService:
         return Decision(
             id=decision_id("", verdict), incident="", rev=0, at=now_s, verdict=verdict,
             mode="approve", rails=[], state="approved", reason=verdict.reason, by=by,
-            expires_at=now_s + self._settings.command_s,
+            expires_at=now_s + self.settings.command_s,
         )  # fmt: skip
 
     # -- parts
@@ -254,13 +270,13 @@ class ActionService:
     def _decided(
         self, verdict: Verdict, incident: Incident, source: Place | None, now_s: float
     ) -> Decision:
-        made = self._decide(verdict, incident, self._context(now_s), self._settings.rails, now_s)
+        made = self._decide(verdict, incident, self._context(now_s), self.settings.rails, now_s)
         made = msgspec.structs.replace(
             made, id=decision_id(incident.id, verdict), source=source, job=incident.job
         )
         if made.state in ("waiting", "approved") and made.expires_at is None:
             waits = made.state == "waiting"
-            lasts_s = self._settings.approval_s if waits else self._settings.command_s
+            lasts_s = self.settings.approval_s if waits else self.settings.command_s
             made = msgspec.structs.replace(made, expires_at=now_s + lasts_s)
         return made
 
@@ -271,14 +287,15 @@ class ActionService:
             id=command_id(decision.id), decision=decision.id,
             action="release" if release else decision.verdict.action,
             targets=list(decision.verdict.targets), preconditions=Preconditions(job=decision.job),
-            intent_at=now_s, expires_at=expires_at or now_s + self._settings.command_s,
+            intent_at=now_s, expires_at=expires_at or now_s + self.settings.command_s,
             incident=decision.incident, job=decision.job, epoch=epoch,
-            dry_run=self._settings.dry_run,
+            dry_run=self.settings.dry_run,
         )  # fmt: skip
 
     def _is_pending(self, decision: Decision) -> bool:
         """Whether something is still to become of it."""
-        return decision.state in _STILL and self.ledger.command_of(decision.id) is None
+        begun = self.ledger.command_of(decision.id) or self.ledger.recoveries.get(decision.id)
+        return decision.state in _STILL and begun is None
 
     def _control(self, verb: Verb) -> tuple[float, int] | None:
         return self.ledger.next_control() if verb in TOLD else None
@@ -306,6 +323,10 @@ def difference(wanted: Preconditions, found: Preconditions) -> str:
     for name, owner in sorted(wanted.owners.items()):
         if found.owners.get(name, "") != owner:
             return f"{name} is held by {found.owners.get(name, '')!r} instead of {owner!r}"
+    for name, boot_s in sorted(wanted.boots.items()):
+        booted_s = found.boots.get(name)
+        if booted_s is None or abs(booted_s - boot_s) > BOOT_TOLERANCE_S:
+            return f"{name} started at {_clock(booted_s)} instead of {_clock(boot_s)}"
     if wanted.attempt is not None and found.attempt != wanted.attempt:
         return f"job {wanted.job} runs attempt {found.attempt} instead of {wanted.attempt}"
     return ""

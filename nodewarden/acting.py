@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from actions.active import Active, Outside, Point, no_point
+from actions.active import Active
 from actions.context import rail_context
 from actions.desk import Desk
 from actions.ledger import Ledger
 from actions.ledger_log import encode, key_of, rebuild
 from actions.metrics import ActMetrics
+from actions.outside import Outside, Point, no_point
 from actions.ports import Executor, Teller
 from actions.service import ActionService, Decide, Recheck, observing
 from actions.site import Site, SiteView

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from actions.access import Person
-from actions.active import Active, Outside
+from actions.active import Active
 from actions.context import rail_context
 from actions.desk import Desk, Reply
 from actions.ledger import Ledger
 from actions.ledger_log import decode, encode, rebuild
 from actions.metrics import ActMetrics
+from actions.outside import Outside
 from actions.service import ActionService, Asked, Decide, Recheck, observing, outcome
 from actions.site import Site as Facts
 from actions.site import SiteView

@@ -129,16 +129,38 @@ def test_what_cannot_be_read_back_is_never_done_a_second_time() -> None:
     assert outcomes(site)[0][0] == "unknown"
 
 
-def test_a_call_without_an_answer_is_unknown_and_a_world_that_is_away_refused() -> None:
+def test_a_call_without_an_answer_is_unknown() -> None:
     site = Site()
     site.tell(incident("a"))
     site.world.call_fails = True
+    site.start().step(2)
+    assert [status for status, _ in outcomes(site)] == ["unknown"]
+
+
+def test_in_a_world_that_is_away_nothing_is_begun_and_in_time_the_decision_expires() -> None:
+    site = Site()
+    site.world.away = True
+    site.tell(incident("a"))
     one = site.start()
     one.step(2)
+    assert not site.of(Command)
+    site.clock.advance(SETTINGS.command_s)
+    one.step()
+    assert states(site) == ["approved", "expired"]
+
+
+def test_when_the_world_is_back_in_time_what_was_decided_is_done() -> None:
+    site = Site()
     site.world.away = True
-    site.tell(incident("b"))
+    site.tell(incident("a"))
+    one = site.start()
     one.step(2)
-    assert [status for status, _ in outcomes(site)] == ["unknown", "refused"]
+    site.world.away = False
+    one.step()
+    assert not site.of(Command)  # it is not asked again at once
+    site.clock.advance(SETTINGS.recovery.look_s)
+    one.step()
+    assert [status for status, _ in outcomes(site)] == ["done"]
 
 
 def test_a_story_that_closed_ends_what_waited() -> None:
