@@ -668,7 +668,7 @@ class ActCommandSettings(Section, frozen=True, kw_only=True):
 class VersionSettings(Section, frozen=True, kw_only=True):
     """Updates of a job's code and configuration, and what is compared after a planned restart."""
 
-    forced_s: Positive = 86_400.0  # an update that joined no restart by then is a restart of its own
+    forced_s: Positive = 86_400.0  # an update that joined no restart by then gets its own
     steps_min: Count = 5  # so many steps must have been run twice before anything is said
     loss_rel: Positive = 0.02  # a re-run step's loss may differ so much from the earlier run's
     grad_norm_rel: Positive = 0.2
