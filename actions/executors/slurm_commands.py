@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from actions.executors import slurm_json, slurm_text
 from actions.executors.slurm_port import (
+    GIVEN_BACK,
     JobChange,
     JobSeen,
     NodeSeen,
@@ -132,8 +133,10 @@ class SlurmCommands:
 
     def undrain(self, names: Sequence[str]) -> str:
         """See the port."""
-        return self._changed(["update", f"nodename={','.join(checked_nodes(names))}",
-                              "state=undrain"])  # fmt: skip
+        targets = ",".join(checked_nodes(names))
+        return self._changed(
+            ["update", f"nodename={targets}", "state=undrain", f"reason={GIVEN_BACK}"]
+        )
 
     def change(self, job: str, what: JobChange) -> str:
         """See the port."""

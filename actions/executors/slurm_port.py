@@ -17,6 +17,8 @@ NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}")
 JOB_ID = re.compile(r"[1-9][0-9]{0,9}(?:_[0-9]{1,9})?")
 _HELD = frozenset({"REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 _STARTED = HOLDS_NODES - {"COMPLETING"}
+GIVEN_BACK = "given back by nodewarden"
+"""Newer Slurm keeps the reason of a drain that is taken off, and would drain under it again."""
 JobChange = Literal["cancel", "requeue_hold", "release", "begin_now"]
 
 

@@ -76,9 +76,7 @@ def _records(text: str, first: str) -> Iterator[Fields]:
             if row:
                 yield row
             row = {}
-        elif not row:
-            continue
-        elif not line.startswith((" ", "\t")):
+        elif not row or not line.startswith((" ", "\t")):
             continue
         for key, value in _fields(line):
             row[key] = value if key not in row else ""
