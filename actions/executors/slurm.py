@@ -111,8 +111,8 @@ class SlurmExecutor:
                     return [self._jobs.restart(command, _excluded(command))]
                 case "replace":
                     return [Did("refused", "Slurm brings no node into a running allocation")]
-        except SourceUnavailable as error:
-            return [Did("unknown", f"{step}: {error}")]
+        except SourceUnavailable as error:  # of a look before anything was changed
+            return [Did("refused", f"nothing was done to {step}: {error}")]
         except ValueError as error:
             return [Did("refused", str(error))]
 

@@ -17,7 +17,7 @@ from actions.executors.slurm_port import (
     checked_job,
     checked_nodes,
 )
-from actions.executors.slurm_said import Did, Told, told
+from actions.executors.slurm_said import Did, Told, patiently, told
 from telemetry.actions import Command
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
@@ -73,7 +73,7 @@ class SlurmJobs:
 
     def stop(self, command: Command) -> Did:
         """End the run that was meant, and no later one."""
-        before, meant = self.seen(command.job), command.preconditions.attempt
+        before, meant = self._patiently(command.job), command.preconditions.attempt
         name = command.job
         if before is None or before.is_over:
             return Did("done", f"job {name} {_how(before)}: it runs nowhere")
@@ -96,14 +96,14 @@ class SlurmJobs:
 
     def clean(self, command: Command) -> Did:
         """Slurm ends what is left, and runs the epilog; this only looks."""
-        job = self.seen(command.job)
+        job = self._patiently(command.job)
         if self.is_clean(job):
             return Did("done", f"job {command.job} {_how(job)}: nothing of its last run is left")
         return Did("done", f"Slurm still ends job {command.job} on {_nodes(job)}")
 
     def restart(self, command: Command, excluded: Sequence[str]) -> Did:
         """Put the stopped job back into the queue, without the nodes."""
-        name, job = command.job, self.seen(command.job)
+        name, job = command.job, self._patiently(command.job)
         checked_nodes(excluded)
         if job is None or job.is_over:
             return self._submitted_again(name, job, excluded)
@@ -151,7 +151,10 @@ class SlurmJobs:
     def _submitted_again(self, name: str, job: JobSeen | None, excluded: Sequence[str]) -> Did:
         if self._resubmit is None:
             return Did("failed", f"job {name} {_how(job)}, and act.slurm.resubmit is not set")
-        said = self._resubmit(name, excluded)
+        try:
+            said = self._resubmit(name, excluded)
+        except SourceUnavailable as error:
+            return Did("unknown", f"job {name} may be submitted again: {error}")
         return Did("done", f"job {name} is submitted again{_without(excluded)}: {said[:200]!r}")
 
     def _looked(
@@ -169,6 +172,9 @@ class SlurmJobs:
                     return job, True
             self._clock.sleep(min(wait_s, self._time.spare_s()))
         return job, False
+
+    def _patiently(self, name: str) -> JobSeen | None:
+        return patiently(lambda: self.seen(name), self._clock, self._time)
 
     def _once(self, name: str) -> JobSeen | None:
         try:

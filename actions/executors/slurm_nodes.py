@@ -12,7 +12,7 @@ from actions.executors.slurm_port import (
     checked_nodes,
 )
 from actions.executors.slurm_reason import owned, part, written
-from actions.executors.slurm_said import Did, told
+from actions.executors.slurm_said import Did, patiently, told
 from telemetry.actions import Command
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
@@ -72,7 +72,7 @@ class SlurmNodes:
     ) -> list[Did]:  # fmt: skip
         """Change those of which `before` has nothing to say, until `after` has, of each."""
         checked_nodes(names)
-        found = self.seen(names)
+        found = patiently(lambda: self.seen(names), self._clock, self._time)
         said = {name: before(name, found[name]) for name in names if name in found}
         wanted = [name for name, settled in said.items() if settled is None]
         if wanted:

@@ -145,12 +145,12 @@ class CallTime:
 
     def __init__(self, clock: Clock, total_s: float, one_s: float) -> None:
         """`total_s` of a call, `one_s` of each question within it."""
-        self._clock, self._total_s, self._one_s = clock, total_s, one_s
+        self._clock, self.total_s, self._one_s = clock, total_s, one_s
         self._until_s = clock.monotonic_s() + total_s
 
     def begin(self) -> None:
         """A call begins."""
-        self._until_s = self._clock.monotonic_s() + self._total_s
+        self._until_s = self._clock.monotonic_s() + self.total_s
 
     def spare_s(self) -> float:
         """What is left of the call, not below 0."""
@@ -160,7 +160,7 @@ class CallTime:
         """For the next question. Raises SourceUnavailable where there is none."""
         spare_s = self.spare_s()
         if spare_s <= 0.0:
-            raise SourceUnavailable(f"Slurm: the call is not done within {self._total_s:g} s")
+            raise SourceUnavailable(f"Slurm: the call is not done within {self.total_s:g} s")
         return min(spare_s, self._one_s)
 
 

@@ -131,9 +131,13 @@ class SlurmRest:
             case "release":
                 body: dict[str, Any] = {"hold": False}
             case "begin_now":
-                now_s = int(self._clock.time_s())
-                body = {"begin_time": {"set": True, "infinite": False, "number": now_s}}
+                body = {"begin_time": self._now()}
         return self._told("POST", f"job/{job}", body, lambda other: other.change(job, what))
+
+    def _now(self) -> object:
+        """As the version writes a time; it is known once anything was asked."""
+        number = {"set": True, "infinite": False, "number": int(self._clock.time_s())}
+        return "now" if self._version == "v0.0.38" else number
 
     def exclude(self, job: str, nodes: Collection[str]) -> str:
         """See the port."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from actions.executors.slurm_port import CallTime
 from telemetry.actions import OutcomeStatus
 from telemetry.errors import SourceUnavailable
+from telemetry.ports import Clock
 
+LOOK_AGAIN_S = (0.2, 0.5)
+Seen = TypeVar("Seen")
 _BAD: tuple[OutcomeStatus, ...] = ("done", "refused", "failed", "unknown")
 
 
@@ -39,6 +43,21 @@ def told(change: Callable[[], str]) -> Told:
         return Told(refusal=change())
     except SourceUnavailable as error:
         return Told(silence=str(error))
+
+
+def patiently(look: Callable[[], Seen], clock: Clock, time: CallTime) -> Seen:
+    """What is seen; a look that fails is tried again while most of the call's time is left.
+
+    Raises SourceUnavailable of the last one.
+    """
+    for wait_s in LOOK_AGAIN_S:
+        try:
+            return look()
+        except SourceUnavailable:
+            if time.spare_s() <= time.total_s / 2.0:
+                raise
+            clock.sleep(wait_s)
+    return look()
 
 
 def worst(said: Sequence[Did]) -> OutcomeStatus:
