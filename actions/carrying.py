@@ -90,7 +90,8 @@ class Carrying:
             if isinstance(said, Decision):
                 self._begin(said, found)
             else:
-                self._intend(msgspec.structs.replace(said, preconditions=found), [])
+                fault = self._fault(said.incident)
+                self._intend(msgspec.structs.replace(said, preconditions=found, fault=fault), [])
 
     def _begin(self, decision: Decision, found: Preconditions) -> None:
         settings = self._settings
@@ -183,8 +184,13 @@ class Carrying:
             targets=recovery.targets, preconditions=found, intent_at=recovery.at,
             expires_at=order.expires_at, incident=recovery.incident, job=recovery.job,
             epoch=self._ledger.epoch, dry_run=recovery.dry_run, step=order.step, mode=order.mode,
-            exclude=recovery.targets,
+            exclude=recovery.targets, fault=self._fault(recovery.incident),
         )  # fmt: skip
+
+    def _fault(self, incident: str) -> str:
+        """What the scheduler is told that it is about."""
+        known = self._feed.known.get(incident)
+        return known.kind if known is not None else "" if incident else "by_hand"
 
     def _pass(self, moved: Recovery, place: str) -> None:
         """From a state to the next, where no command and no outcome comes with it."""
