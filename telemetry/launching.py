@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-ORDER_FILE, STATUS_FILE, PARTS_DIRECTORY = "order.json", "status.json", "parts"
+ORDER_FILE, STATUS_FILE, VERSIONS_FILE = "order.json", "status.json", "versions.json"
+PARTS_DIRECTORY = "parts"
 NODES_MAX = 16_384
 RANKS_MAX = 1_024  # of one node
 RESULTS_MAX = 32  # the newest are kept

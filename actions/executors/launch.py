@@ -7,8 +7,7 @@ launcher, or cannot be restarted so, is "refused" with the reason, and the next 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -20,11 +19,13 @@ from telemetry.launch_files import job_directory, read_file, remove_file, write_
 from telemetry.launching import (
     ORDER_FILE,
     STATUS_FILE,
+    VERSIONS_FILE,
     Doing,
     LaunchMode,
     LaunchOrder,
     LaunchResult,
     LaunchStatus,
+    Versions,
 )
 from telemetry.ports import Clock
 
@@ -48,12 +49,8 @@ class Launches:
     wait_s of one call; `execute` is over by then
     """
 
-    def __init__(
-        self, root: Path | None, wake: Wake, clock: Clock, wait_s: float,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
-        self._root, self._wake, self._clock = root, wake, clock
-        self._wait_s, self._sleep = wait_s, sleep
+    def __init__(self, root: Path | None, wake: Wake, clock: Clock, wait_s: float) -> None:
+        self._root, self._wake, self._clock, self._wait_s = root, wake, clock, wait_s
 
     def status(self, job: str) -> LaunchStatus | None:
         """What runs where; None where the job has no launcher.
@@ -101,6 +98,22 @@ class Launches:
             return self._outcome(command, "unknown", f"not over after {self._wait_s:g} s")
         return self._outcome(command, found.state, found.reason)
 
+    def leave_versions(self, job: str, versions: Mapping[str, str]) -> str:
+        """What the job's next launcher is to run, beyond this allocation; what became of that.
+
+        Raises SourceUnavailable.
+        """
+        if self._root is None:
+            return "it runs its old versions: act.launch.dir is not set"
+        try:
+            known = msgspec.convert(dict(versions), Versions)
+            folder = job_directory(self._root, job)
+            before = read_file(folder, VERSIONS_FILE, Versions)
+        except (msgspec.ValidationError, InputError) as error:
+            return f"it runs its old versions: {error}"
+        write_file(folder, VERSIONS_FILE, {**(before or {}), **known})
+        return "its launcher will run " + ", ".join(f"{k} {v}" for k, v in sorted(known.items()))
+
     def _objection(self, status: LaunchStatus | None) -> str:
         if self._root is None:
             return "act.launch.dir is not set: no job is started by a launcher"
@@ -120,7 +133,7 @@ class Launches:
                 return found
             if self._clock.monotonic_s() >= until_s:
                 return None
-            self._sleep(LOOK_EVERY_S)
+            self._clock.sleep(LOOK_EVERY_S)
 
     def _withdrawn(self, command: Command, folder: Path, why: str) -> Outcome:
         """Nobody took the order, and nobody will: it is taken back, then looked at once more."""

@@ -25,6 +25,7 @@ from telemetry.launching import (
     PARTS_DIRECTORY,
     RESULTS_MAX,
     STATUS_FILE,
+    VERSIONS_FILE,
     Doing,
     LaunchOrder,
     LaunchResult,
@@ -61,15 +62,16 @@ class Launcher:
         self._phase: Phase = "starting"
         self._results: dict[str, LaunchResult] = {}
         self._told: int | None = None
+        self._is_over = False  # and comes never again: not ended from outside
         self._held_since_s: float | None = None
         self._said_s = clock.monotonic_s()
         self._wake, self._woken = os.pipe()
 
     def run(self, versions: Versions) -> int:
         """The exit status of the job: that of the first part that failed."""
-        self._versions = versions
         with self._signals(), self._files():
             try:
+                self._versions = {**versions, **self._left_versions()}
                 self._start(range(self._options.nodes))
                 while (code := self._over()) is None:
                     self._sleep(POLL_S)
@@ -77,6 +79,8 @@ class Launcher:
                     self._read_order()
             except _Told:
                 code = 128 + (self._told or 0)
+            else:
+                self._is_over = True
             self._told = None  # what is left takes its bounded time
             self._end(list(self._running.values()), "over")
         return code
@@ -175,6 +179,17 @@ class Launcher:
         except SourceUnavailable as error:
             self._result(order, "failed", str(error))
 
+    def _left_versions(self) -> Versions:
+        """What was run last, or is to be run after a requeue."""
+        try:
+            found = read_file(
+                self._options.directory, VERSIONS_FILE, Versions, frozenset({0, os.getuid()})
+            )
+        except (InputError, SourceUnavailable) as error:
+            print(f"nodewarden: versions not taken: {error}", file=sys.stderr)
+            return {}
+        return found or {}
+
     def _objection(self, order: LaunchOrder) -> str:
         options = self._options
         if (order.job, order.attempt) != (options.job, options.attempt):
@@ -214,7 +229,9 @@ class Launcher:
             self._held_since_s = self._clock.monotonic_s()
             return "done", f"{len(ranks)} parts ended" + (f"; {left}" if left else "")
         self._layout = layout
-        self._versions = {**self._versions, **order.versions}
+        if order.versions:
+            self._versions = {**self._versions, **order.versions}
+            write_file(self._options.directory, VERSIONS_FILE, self._versions)
         self._start(ranks)
         return self._started(ranks, left)
 
@@ -286,7 +303,10 @@ class Launcher:
 
     @contextlib.contextmanager
     def _files(self) -> Iterator[None]:
-        """The job's directory: empty at the start, gone at the end."""
+        """The job's directory: empty at the start, gone when the job is over.
+
+        A job that is ended from outside may come again: what it is to run then stays.
+        """
         folder = self._options.directory
         try:
             (folder / PARTS_DIRECTORY).mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -300,9 +320,11 @@ class Launcher:
         finally:
             self._empty()
             remove_file(folder, STATUS_FILE)
-            with contextlib.suppress(OSError):  # something else is in it: not ours
-                (folder / PARTS_DIRECTORY).rmdir()
-                folder.rmdir()
+            if self._is_over:
+                remove_file(folder, VERSIONS_FILE)
+                with contextlib.suppress(OSError):  # something else is in it: not ours
+                    (folder / PARTS_DIRECTORY).rmdir()
+                    folder.rmdir()
 
     def _empty(self) -> None:
         remove_file(self._options.directory, ORDER_FILE)

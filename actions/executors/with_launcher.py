@@ -1,0 +1,56 @@
+"""A scheduler's executor, and the launcher of the job for what happens within an allocation.
+
+Restarts that keep the allocation are the launcher's; whatever else is the scheduler's. A requeue
+that is to run other versions leaves them where the job's next launcher finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actions.executors.launch import Launches, by_launcher
+from actions.ports import Executor
+from telemetry.actions import Command, Outcome, Preconditions
+from telemetry.errors import SourceUnavailable
+from telemetry.ports import Clock
+
+
+class WithLauncher:
+    """An `Executor`."""
+
+    def __init__(self, scheduler: Executor, launches: Launches, clock: Clock) -> None:
+        self._scheduler, self._launches, self._clock = scheduler, launches, clock
+
+    def observe(self, targets: Sequence[str], job: str = "") -> Preconditions:
+        """See the port: the scheduler knows."""
+        return self._scheduler.observe(targets, job)
+
+    def achieved(self, command: Command, now: Preconditions) -> bool | None:
+        """See the port."""
+        if by_launcher(command):
+            return self._launches.achieved(command)
+        return self._scheduler.achieved(command, now)
+
+    def execute(self, command: Command) -> Outcome:
+        """See the port."""
+        if by_launcher(command):
+            if command.dry_run:
+                return Outcome(
+                    command=command.id, at=self._clock.time_s(), status="refused",
+                    reason="it was written for a dry run",
+                )  # fmt: skip
+            return self._launches.execute(command)
+        said = ""
+        if command.step == "restart" and command.versions and not command.dry_run:
+            said = self._left(command)
+        done = self._scheduler.execute(command)
+        return msgspec.structs.replace(done, reason=f"{done.reason}; {said}") if said else done
+
+    def _left(self, command: Command) -> str:
+        """What became of the versions; the restart does not wait for it."""
+        try:
+            return self._launches.leave_versions(command.job, command.versions)
+        except SourceUnavailable as error:
+            return f"it runs its old versions: {error}"

@@ -1,0 +1,189 @@
+"""`nodewarden launch` under a real Slurm: what a restart keeps, and what is new after it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.inventory_fold import PLAIN_PATH
+from tests.slurm.cluster import Slurm
+from tests.slurm.launched import RANK, ROOT, Launched, awaited
+
+pytestmark = pytest.mark.slurm
+
+
+def nodes(launched: Launched) -> list[str]:
+    status = launched.status()
+    assert status is not None
+    return [part.node for part in status.parts]
+
+
+def job_of(slurm: Slurm, job: str) -> tuple[str, str, str]:
+    """State, restart count and nodes."""
+    said = slurm.run("scontrol", "--oneliner", "show", "job", job)
+    words = dict(word.split("=", 1) for word in said.split() if "=" in word)
+    return words["JobState"], words["Restarts"], words["NodeList"]
+
+
+def test_in_place_keeps_the_allocation_and_no_process(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path)
+    launched.running()
+    before, job = launched.pids(), job_of(slurm, launched.job)
+    assert {0, 1, 2, 3, 4, 5} == set(before)
+    assert ["node1", "node2", "node3"] == nodes(launched)
+
+    done = launched.ordered("restart", "in_place", "node2", versions={"code": "v2"})
+    assert "done" == done.status, (done.reason, launched.tell())
+    status = launched.running(2)
+    after = launched.pids()
+    assert set(before) == set(after)
+    assert not set(before.values()) & set(after.values())
+    assert ["node1", "node4", "node3"] == nodes(launched)
+    assert ["node2"] == status.excluded
+    assert ("RUNNING", "0", "node[1-4]") == job == job_of(slurm, launched.job)
+    assert {"v2"} == {(launched.said / f"{rank}.{pid}").read_text() for rank, pid in after.items()}
+
+
+def test_stop_clean_and_restart_are_steps_of_their_own(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path)
+    launched.running()
+    refused = launched.ordered("clean", "in_place")
+    assert ("refused", "its processes run; stop them first") == (refused.status, refused.reason)
+
+    stop = launched.command("stop", "in_place", "node3")
+    assert not launched.launches.achieved(stop)
+    assert "done" == launched.launches.execute(stop).status
+    assert launched.launches.achieved(stop)
+    assert {} == launched.pids()
+    cleaned = launched.ordered("clean", "in_place", "node3")
+    assert ("done", "3 nodes are clean") == (cleaned.status, cleaned.reason)
+    assert "done" == launched.ordered("restart", "in_place", "node3").status
+    launched.running(2)
+    assert ["node1", "node2", "node4"] == nodes(launched)
+
+    # The same command once more does nothing more.
+    assert "done" == launched.launches.execute(stop).status
+    assert 6 == len(launched.pids())
+
+
+def test_partial_keeps_the_healthy_ranks_processes(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path, "--partial")
+    launched.running()
+    before = launched.pids()
+
+    done = launched.ordered("restart", "partial", "node2")
+    assert "done" == done.status, (done.reason, launched.tell())
+    launched.running(2)
+    after = launched.pids()
+    assert ["node1", "node4", "node3"] == nodes(launched)
+    assert {rank: before[rank] for rank in (0, 1, 4, 5)} == {
+        rank: after[rank] for rank in (0, 1, 4, 5)
+    }
+    assert not {before[2], before[3]} & {after[2], after[3]}
+
+    # No spare is left: the next mode's turn.
+    refused = launched.ordered("restart", "partial", "node3")
+    assert ("refused", "1 spare nodes are needed and the allocation has 0") == (
+        refused.status, refused.reason,
+    )  # fmt: skip
+    assert after == launched.pids()
+
+
+def test_a_job_that_cannot_bear_it_refuses_the_partial_restart(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    launched = Launched(slurm, tmp_path)
+    launched.running()
+    before = launched.pids()
+    refused = launched.ordered("restart", "partial", "node2")
+    assert "refused" == refused.status
+    assert "--partial" in refused.reason
+    assert before == launched.pids()
+
+
+def test_a_rank_that_fails_holds_the_allocation_until_it_is_started_again(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    launched = Launched(slurm, tmp_path, "--partial")
+    launched.running()
+    before = launched.pids()
+    subprocess.run(["kill", "-9", str(before[2])], check=True)
+
+    def failed() -> bool | None:
+        status = launched.status()
+        return True if status is not None and status.phase == "failed" else None
+
+    awaited(failed, launched.tell)
+    assert "RUNNING" == job_of(slurm, launched.job)[0]
+    done = launched.ordered("restart", "partial")
+    assert "done" == done.status, (done.reason, launched.tell())
+    launched.running(2)
+    after = launched.pids()
+    assert {rank: before[rank] for rank in (0, 1, 4, 5)} == {
+        rank: after[rank] for rank in (0, 1, 4, 5)
+    }
+
+
+def test_without_an_order_the_job_ends_with_its_first_failure(slurm: Slurm, tmp_path: Path) -> None:
+    fails = RANK.replace("time.sleep(600)", "sys.exit(7)")
+    launched = Launched(slurm, tmp_path, "--hold=0", rank=fails)
+
+    def ended() -> bool | None:
+        state = job_of(slurm, launched.job)[0]
+        return True if state == "FAILED" else None
+
+    awaited(ended, launched.tell)
+    assert "ExitCode=7:0" in slurm.run("scontrol", "show", "job", launched.job)
+    assert [] == list(launched.root.iterdir())
+
+
+def test_ranks_that_end_with_0_end_the_job_with_0(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path, rank=RANK.replace("time.sleep(600)", ""))
+
+    def ended() -> bool | None:
+        return True if job_of(slurm, launched.job)[0] == "COMPLETED" else None
+
+    awaited(ended, launched.tell)
+    refused = launched.ordered("restart", "in_place")
+    assert ("refused", "the job was not started by nodewarden launch") == (
+        refused.status, refused.reason,
+    )  # fmt: skip
+
+
+def test_a_requeued_job_begins_anew_and_knows_no_old_order(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path)
+    launched.running()
+    before = launched.pids()
+    slurm.run("scontrol", "requeuehold", launched.job)
+    awaited(lambda: None if launched.pids() else True, launched.tell)
+    awaited(
+        lambda: True if slurm.run("squeue", "-h", "-o", "%T") == "PENDING" else None, launched.tell
+    )
+    slurm.run("scontrol", "release", launched.job)
+
+    def again() -> bool | None:
+        if slurm.run("squeue", "-h", "-o", "%T %r") == "PENDING BeginTime":
+            slurm.run("scontrol", "update", f"jobid={launched.job}", "starttime=now")
+        status = launched.status()
+        return True if status is not None and status.attempt == 1 else None
+
+    awaited(again, launched.tell)
+    launched.running()
+    assert not set(before.values()) & set(launched.pids().values())
+    refused = launched.ordered("restart", "in_place")  # decided about the run before
+    assert ("refused", "no order of it: meant is attempt 0, and 1 runs") == (
+        refused.status, refused.reason,
+    )  # fmt: skip
+
+
+def test_outside_of_a_job_it_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodewarden", "launch", "--dir=/nowhere", "--", "true"], cwd=ROOT,
+        env={"PATH": PLAIN_PATH, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        check=False, timeout=60.0,
+    )  # fmt: skip
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "SLURM_JOB_ID: none; start it in a batch script of Slurm" in done.stderr
