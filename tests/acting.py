@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,7 +13,8 @@ from actions.desk import Desk, Reply
 from actions.ledger import Ledger
 from actions.ledger_log import decode, encode, rebuild
 from actions.metrics import ActMetrics
-from actions.outside import Outside
+from actions.outside import Outside, nobody_knows
+from actions.ports import JobFacts, Teller
 from actions.service import ActionService, Asked, Decide, Recheck, observing, outcome
 from actions.site import Site as Facts
 from actions.site import SiteView
@@ -106,6 +107,8 @@ class Site:
         self.recheck: Recheck | None = None
         self.facts: Facts | None = None
         self.controls: list[Control] = []
+        self.teller: Teller | None = None
+        self.job: Callable[[str], JobFacts] = nobody_knows
         self.instance: Instance | None = None
         self.commits = 0
 
@@ -149,8 +152,9 @@ class Instance:
 
         service = ActionService(self.ledger, site.settings, site.decide, context, site.recheck)
         outside = Outside(
-            self, site.log.reader(), site.world, self._control, point=self._point, view=view
-        )
+            self, site.log.reader(), site.world, self._control, site.teller, point=self._point,
+            view=view, job=site.job,
+        )  # fmt: skip
         self.active = Active(
             service, outside, self.desk, site.settings, site.clock, self.metrics, "test"
         )
