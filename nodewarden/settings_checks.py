@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from nodewarden.executor_checks import wrong_together
 from telemetry.broker_security import KEY as SECURITY
 from telemetry.broker_security import readable_by_others, uses_login
 from telemetry.errors import SettingsError
@@ -27,6 +28,11 @@ def check_together(
     _check_shards(configuration, origins)
     _check_kafka(configuration.kafka, origins)
     _check_readers(configuration.kafka.security, file, origins)
+    for key, why in wrong_together(configuration.act):
+        raise _Refused(origins, key, why)
+    token_file = configuration.act.slurm.token_file
+    if token_file and readable_by_others(token_file):
+        _log.warning("act.slurm.token_file: everybody can read %s; chmod o-r it", token_file)
 
 
 def _check_shards(configuration: Configuration, origins: Mapping[str, str]) -> None:

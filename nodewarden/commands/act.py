@@ -12,7 +12,6 @@ import click
 
 from actions.api import Api
 from actions.desk import Desk
-from actions.dry_run import DryRun
 from actions.metrics import ActMetrics
 from actions.ports import Teller
 from actions.rails import decide, recheck, tells
@@ -22,12 +21,12 @@ from collectors.broker.logs import quiet
 from nodewarden.act_site import SiteReader
 from nodewarden.acting import Acting
 from nodewarden.clock import SystemClock
+from nodewarden.executing import executor
 from nodewarden.notify_file import read_notify_file
 from nodewarden.notifying import notifying
 from nodewarden.service_log import service_log
 from nodewarden.serving import serve_metrics, stop_on_signals
 from nodewarden.session import Session, broker_option, config_option
-from telemetry.errors import SettingsError
 
 LOG = logging.getLogger("nodewarden.act")
 
@@ -39,23 +38,22 @@ LOG = logging.getLogger("nodewarden.act")
 def command(session: Session, config: Path | None, broker: str | None) -> None:
     """Decide what becomes of each incident, serve the API of the commands, until SIGTERM.
 
-    One instance is active; others stand by and take over. Nothing is done but records written: only
-    the dry run exists. Exit status: 0 stopped, 2 settings, 3 no broker answers, or another instance
-    has taken over: start it again, and it stands by.
+    One instance is active; others stand by and take over. Unless act.dry_run is false nothing is
+    done but records written. Exit status: 0 stopped, 2 settings, 3 no broker answers, or another
+    instance has taken over: start it again, and it stands by.
     """
     service_log()
     quiet()
     configuration = session.configured(config, broker)
     settings = configuration.act
-    if not settings.dry_run:
-        raise SettingsError("act.dry_run: false: no scheduler can be given commands yet")
+    clock, metrics, desk = SystemClock(), ActMetrics(), Desk()
+    acts = executor(settings, clock)
     if not settings.tokens:
         LOG.warning("no_tokens act.tokens is empty: nobody can approve or pause anything")
     calendar(settings.rails.maintenance)
     named(settings.rails.protected, "protected")
     if configuration.notify.file:  # what is wrong with it is said now, not at the first take-over
         read_notify_file(Path(configuration.notify.file), configuration.engine.cluster)
-    clock, metrics, desk = SystemClock(), ActMetrics(), Desk()
     site = SiteReader(
         configuration, clock,
         lambda: KafkaLogReader(configuration.kafka, clock, "nodewarden-act-site"),
@@ -73,7 +71,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
                 yield notifier
 
         acting = Acting(
-            configuration, DryRun(clock.time_s), desk, clock, metrics, decide=decide,
+            configuration, acts, desk, clock, metrics, decide=decide,
             site=lambda: site.site, recheck=recheck, telling=telling, tells=tells,
         )  # fmt: skip
         site.refresh()
