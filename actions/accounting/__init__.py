@@ -1,0 +1,1 @@
+"""Accounting: what the log says of productive time, failures, recoveries and decisions."""
