@@ -79,7 +79,8 @@ def _add_node(found: Allocated, said: Flat, claimed: dict[str, set[str]]) -> Non
     if known is None or said["state"]:
         owner = (said.get("reason_by") or "") if said.get("reason") else ""
         found.nodes[name] = NodeInfo(name=name, state=said["state"], owner=owner,
-                                     rack=known.rack if known else "")  # fmt: skip
+                                     rack=known.rack if known else "",
+                                     boot_at=said.get("boot_at"))  # fmt: skip
     if said.get("reason_at") is not None:
         found.since_s[name] = said["reason_at"]
     changes = [c["changed_at"] for c in said.get("conditions", ()) if c["type"] == "Ready"]

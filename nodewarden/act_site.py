@@ -1,4 +1,4 @@
-"""What the site says of itself, for the rails: the inventory topic and the services' own metrics.
+"""What the site says of itself, for the rails: inventory topic, Alertmanager's silences, metrics.
 
 Read in a thread of its own, so that a service that does not answer delays no decision: what it
 would have said is then unknown, and unknown lets nothing pass.
@@ -11,23 +11,20 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from actions.site import Site, sizes_of
 from collectors.agent.fetch import Endpoint
+from collectors.inventory.silences import AlertmanagerSilences, Silence, windows_of
 from collectors.watch.workers import Seen, read_metrics
-from telemetry.actions import Where
-from telemetry.errors import SourceUnavailable
+from nodewarden.act_inventory import InventoryTopic
+from telemetry.actions import Where, Window
+from telemetry.errors import InputError, SourceUnavailable
 from telemetry.ports import Clock, LogReader
-from telemetry.records import Job, NodeInfo
 from telemetry.settings import Configuration
-from telemetry.topics import INVENTORY
 
 EVERY_S = 10.0
 TIMEOUT_S, ANSWER_MAX_BYTES = 5.0, 4_000_000
-KEYS_MAX = 200_000
-POLL_S = 0.2
 _LISTED = "nodewarden_inventory_source_timestamp_seconds"
 _OUT = ("drain", "down", "fail", "unschedulable", "cordoned", "maint")
 
@@ -44,13 +41,16 @@ class SiteReader:
         self, configuration: Configuration, clock: Clock, reader: Callable[[], LogReader]
     ) -> None:
         act = configuration.act
-        self._clock, self._make = clock, reader
+        self._clock = clock
         self._shards = set(configuration.shards) - set(configuration.history_shards)
         self._workers = [self._endpoint(url) for url in act.workers]
         self._inventory = [self._endpoint(act.inventory)] if act.inventory else []
-        self._reader: LogReader | None = None
-        self._nodes: dict[str, NodeInfo] = {}
-        self._jobs: dict[str, Job] = {}
+        self._topic = InventoryTopic(reader)
+        self._cluster = configuration.engine.cluster
+        self._asked = act.silences
+        self._silencer = AlertmanagerSilences(act.silences, clock) if act.silences.url else None
+        self._silences: list[Silence] = []
+        self._silences_at: float | None = None
         self._said: dict[str, str] = {}
         self.site = Site()
 
@@ -60,72 +60,67 @@ class SiteReader:
             self.refresh()
             if stop.wait(EVERY_S):
                 break
-        self._leave()
+        self._topic.close()
 
     def refresh(self) -> None:
         """Read everything once."""
         try:
-            self._read_inventory()
+            self._topic.read()
         except SourceUnavailable as error:
             _log.warning("inventory_unread error=%s", error)
-            self._leave()
+        self._read_silences()
         expected, blind, newest_s = self._measured()
         now_s = self._clock.time_s()
         known = expected is not None
         places = self._places()
         self.site = Site(
-            places=places, sizes=sizes_of(places),
+            places=places, sizes=sizes_of(places), windows=self._windows(),
             drained_by={
-                name: info.owner or "somebody" for name, info in self._nodes.items()
+                name: info.owner or "somebody" for name, info in self._topic.nodes.items()
                 if any(word in info.state.lower() for word in _OUT)
             },
-            protected=sorted(name for name, info in self._nodes.items() if info.protected),
+            protected=sorted(name for name, info in self._topic.nodes.items() if info.protected),
+            booted_at=self._topic.booted_at,
             nodes=expected, blind_nodes=blind, telemetry_at=newest_s,
-            measured_at=now_s if known else None, listing_at=self._listed(),
+            measured_at=now_s if known else None, listing_at=self._as_of(self._listed()),
         )  # fmt: skip
 
     def place(self, node: str) -> Where | None:
         """Where a node stands; None where nobody said."""
         return self.site.places.get(node)
 
-    def _read_inventory(self) -> None:
-        if self._reader is None:
-            self._nodes, self._jobs = {}, {}
-            self._reader = self._make()
-            places = [(INVENTORY, number) for number in self._reader.partitions(INVENTORY)]
-            bounds = self._reader.bounds(places)
-            self._reader.assign({place: bounds[place][0] for place in places})
-        while lines := self._reader.poll(POLL_S):
-            for line in lines:
-                self._take(line.key_text or "", line.value)
-
-    def _take(self, key: str, value: bytes | None) -> None:
-        kind, _, name = key.partition("/")
-        known: dict[str, NodeInfo] | dict[str, Job]
-        if kind not in ("sched", "job"):
-            return
-        known = self._nodes if kind == "sched" else self._jobs
-        known.pop(name, None)
-        if value is None or len(known) >= KEYS_MAX:
-            return
-        try:
-            if kind == "sched":
-                self._nodes[name] = msgspec.json.decode(value, type=NodeInfo)
-            else:
-                self._jobs[name] = msgspec.json.decode(value, type=Job)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            _log.warning("inventory_unreadable key=%s", key)
-
     def _places(self) -> dict[str, Where]:
         jobs = {
             node.name: job.id
-            for job in self._jobs.values() if job.end is None
+            for job in self._topic.jobs.values() if job.end is None
             for node in job.nodes if node.until is None
         }  # fmt: skip
         return {
             name: Where(info.rack, info.leaf, info.pod, jobs.get(name, ""))
-            for name, info in self._nodes.items()
+            for name, info in self._topic.nodes.items()
         }
+
+    def _read_silences(self) -> None:
+        """Where they cannot be read, those that were read last count, and age."""
+        if self._silencer is None:
+            return
+        try:
+            self._silences = self._silencer.read()
+        except (SourceUnavailable, InputError) as error:
+            self._say(self._asked.url, str(error))
+        else:
+            self._silences_at = self._clock.time_s()
+            self._say(self._asked.url, "")
+
+    def _windows(self) -> list[Window]:
+        """Of the scheduler and of the pager, those that are over left out."""
+        now_s = self._clock.time_s()
+        silenced = windows_of(self._silences, self._topic.nodes, self._cluster, self._asked)
+        return [
+            Window(one.name, one.since, one.until, one.nodes)
+            for one in (*self._topic.maintenance, *silenced)
+            if one.until > now_s
+        ]
 
     def _measured(self) -> tuple[int | None, int | None, float | None]:
         """Nodes expected and blind, and when the newest record was taken: of all live shards."""
@@ -157,6 +152,12 @@ class SiteReader:
                 return found
         return None
 
+    def _as_of(self, listed_at: float | None) -> float | None:
+        """A listing is as old as the older of what says who is out: the silences say it too."""
+        if self._silencer is None or listed_at is None:
+            return listed_at
+        return None if self._silences_at is None else min(listed_at, self._silences_at)
+
     def _say(self, url: str, why: str) -> None:
         """Once, until it is another story."""
         if self._said.get(url, "") != why:
@@ -165,11 +166,6 @@ class SiteReader:
 
     def _endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, TIMEOUT_S, ANSWER_MAX_BYTES, self._clock)
-
-    def _leave(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
 
 def _value(text: str, name: str) -> float | None:

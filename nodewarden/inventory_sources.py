@@ -20,7 +20,7 @@ from telemetry.ports import Clock
 from telemetry.settings import Configuration, InventorySettings
 
 CHOICES = "--from FILE, --slurm, --slurmrestd URL or --kubernetes"
-LISTINGS = 3  # a command each, one after the other: nodes, jobs, topology
+LISTINGS = 4  # a command each, one after the other: nodes, jobs, topology, reservations
 
 
 def chosen(
@@ -96,5 +96,7 @@ def _slurm(settings: InventorySettings, clock: Clock) -> tuple[InventorySource, 
     """The source, and its time-out."""
     if settings.source == "slurm":
         return SlurmCommands(settings.slurm, clock), settings.slurm.timeout_s
-    rest = SlurmRest(settings.slurmrestd, settings.slurm.partitions, clock)
+    rest = SlurmRest(
+        settings.slurmrestd, settings.slurm.partitions, clock, settings.slurm.reservations
+    )
     return rest, settings.slurmrestd.timeout_s

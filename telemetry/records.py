@@ -152,7 +152,10 @@ class Port(msgspec.Struct, frozen=True):
 
 
 class Hardware(Header, frozen=True, kw_only=True, tag_field="kind", tag="hardware"):
-    """What a node is made of, said at start, on change and every 10 min."""
+    """What a node is made of, said at start, on change and every 10 min.
+
+    up_s  how long the node was up when it was said, seconds
+    """
 
     serial: str = ""
     aliases: list[str] = []
@@ -160,6 +163,7 @@ class Hardware(Header, frozen=True, kw_only=True, tag_field="kind", tag="hardwar
     ports: list[Port] = []
     driver: str = ""
     firmware: str = ""
+    up_s: float | None = None
 
 
 class JobNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -204,6 +208,16 @@ class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     leaf: str = ""
     pod: str = ""
     protected: bool = False
+    boot_at: float | None = None  # its last boot, as the scheduler says
+
+
+class Maintenance(msgspec.Struct, frozen=True):
+    """A scheduler's reservation for maintenance: [since, until), Unix seconds, of these nodes."""
+
+    name: str
+    since: float
+    until: float
+    nodes: list[str]
 
 
 class Allocation(Header, frozen=True, kw_only=True, tag_field="kind", tag="allocation"):
@@ -211,6 +225,8 @@ class Allocation(Header, frozen=True, kw_only=True, tag_field="kind", tag="alloc
 
     A full listing is `count` records under one `listing` id, the last with `last`; what a complete
     listing lacks is gone, an incomplete one changes nothing.
+
+    maintenance  of a source's whole listing; not in the log: no finding depends on it
     """
 
     jobs: list[Job] = []
@@ -218,6 +234,7 @@ class Allocation(Header, frozen=True, kw_only=True, tag_field="kind", tag="alloc
     listing: str = ""
     last: bool = False
     count: int = 0
+    maintenance: list[Maintenance] = []
 
 
 class Control(Header, frozen=True, kw_only=True, tag_field="kind", tag="control"):

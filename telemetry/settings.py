@@ -461,6 +461,7 @@ class SlurmSettings(Section, frozen=True, kw_only=True):
     output: Literal["auto", "json", "text"] = "auto"  # text: Slurm before 21.08, or without JSON
     partitions: tuple[str, ...] = ()  # of these; (): of all
     topology: bool = True  # leaf switches and blocks, `scontrol show topology`
+    reservations: bool = True  # those for maintenance are windows; also of slurmrestd
     timeout_s: Positive = 20.0  # of one command
     output_max_bytes: Count = 200_000_000
 
@@ -626,6 +627,20 @@ class ActSlurmSettings(Section, frozen=True, kw_only=True):
     resubmit: tuple[str, ...] = ()  # for jobs that allow no requeue: COMMAND JOB NODE,NODE
 
 
+class SilencesSettings(Section, frozen=True, kw_only=True):
+    """Alertmanager's silences of whole nodes are maintenance windows (docs/rails.md)."""
+
+    url: str = ""  # of Alertmanager, http://127.0.0.1:9093; "": nobody is asked
+    labels: tuple[str, ...] = (
+        "node", "nodename", "instance", "Hostname", "hostname", "exported_instance",
+    )  # that say which node an alert is of  # fmt: skip
+    ports: tuple[str, ...] = ("9100", "9400")  # that an instance may have behind its node
+    token_file: str = ""  # holds the bearer token, read again for each request
+    ca_file: str = ""  # of https, where the system's authorities do not know it
+    timeout_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0
+    answer_max_bytes: Count = 20_000_000
+
+
 class ActLaunchSettings(Section, frozen=True, kw_only=True):
     """Jobs that `nodewarden launch` runs are restarted within their allocation."""
 
@@ -698,6 +713,7 @@ class ActSettings(Section, frozen=True, kw_only=True):
     metrics_address: str = "127.0.0.1:9111"
     workers: tuple[str, ...] = ("http://127.0.0.1:9108/metrics",)  # of all workers: who is blind
     inventory: str = "http://127.0.0.1:9110/metrics"  # of the inventory poller: the listing's age
+    silences: SilencesSettings = SilencesSettings()
     transactional_id: str = "nodewarden-act"  # one active instance per id
     session_s: Annotated[float, Meta(ge=6.0, le=300.0)] = 10.0  # a silent instance is replaced
     act_within_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 5.0  # of the acknowledged intent

@@ -83,7 +83,7 @@ TOPICS: tuple[Topic, ...] = (
     Topic(
         name=INVENTORY,
         holds="the newest state of nodes and jobs",
-        key="hw/<node>, sched/<node> or job/<id>",
+        key="hw/<node>, sched/<node>, job/<id> or window/<name>",
         cleanup="compact",
         retention_ms=None,
         segment_bytes=16 * _MIB,

@@ -85,7 +85,7 @@ class HardwareSource:
             serial="" if serial.lower() in _NO_SERIALS else serial,
             aliases=self._aliases, gpus=gpus, ports=ports,
             driver=next((said for name in _DRIVERS if (said := _fact(sys / name))), ""),
-            firmware=", ".join(sorted(firmware)),
+            firmware=", ".join(sorted(firmware)), up_s=self._clock.monotonic_s(),
         )  # fmt: skip
 
     def _ports(self) -> tuple[list[Port], set[str]]:

@@ -127,6 +127,9 @@ class InventoryPoller:
             self._metrics.changes.inc()
             self._state.become(listing)
             _log.info("change jobs=%d nodes=%d", len(differs.jobs), len(differs.nodes))
+        elif before.maintenance != listing.maintenance:  # not in the log: the topic alone has it
+            self._state.become(listing)
+            _log.info("change windows=%d", len(listing.maintenance))
 
     def _take(self, listing: Allocation) -> None:
         """One job an id, the last one counts, as the fold has it."""

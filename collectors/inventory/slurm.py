@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
 from collectors.allocations import read_allocated
 from collectors.flat import Flat
+from collectors.inventory.reservations import of_nodes
 from collectors.inventory.topology import Where
 from telemetry.errors import ListingIncomplete
-from telemetry.records import Allocation
+from telemetry.records import Allocation, Maintenance
 
 
 def allocation(
     nodes: list[Flat], jobs: list[Flat], places: Mapping[str, Where], partitions: Collection[str],
-    at_s: float,
+    at_s: float, maintenance: Iterable[Maintenance] = (),
 ) -> Allocation:  # fmt: skip
     """Who works where.
 
@@ -39,4 +40,5 @@ def allocation(
             replace(info, **places.get(name, nowhere)._asdict())
             for name, info in sorted(said.nodes.items())
         ],
+        maintenance=of_nodes(maintenance, said.nodes),
     )  # fmt: skip

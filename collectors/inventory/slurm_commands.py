@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from collectors.flat import Flat
+from collectors.inventory.reservations import WITHOUT_RESERVATIONS, read_text
 from collectors.inventory.slurm import allocation
 from collectors.inventory.topology import Where, read_topology
 from collectors.inventory.whole import whole
@@ -18,7 +19,7 @@ from collectors.slurm import read_objects
 from collectors.slurm_objects import Place, listing_object
 from telemetry.errors import ListingIncomplete, SourceUnavailable
 from telemetry.ports import Clock
-from telemetry.records import Allocation
+from telemetry.records import Allocation, Maintenance
 from telemetry.settings import SlurmSettings
 from telemetry.tools import ENVIRONMENT, Tools
 
@@ -50,7 +51,9 @@ class SlurmCommands:
         """Nodes first, jobs after. Raises SourceUnavailable, ListingIncomplete."""
         nodes, jobs = self._nodes_and_jobs()
         places = self._topology() if self._settings.topology else {}
-        return allocation(nodes, jobs, places, self._settings.partitions, self._clock.time_s())
+        windows = self._maintenance() if self._settings.reservations else []
+        at_s = self._clock.time_s()
+        return allocation(nodes, jobs, places, self._settings.partitions, at_s, windows)
 
     def _nodes_and_jobs(self) -> tuple[list[Flat], list[Flat]]:
         if not self._is_json:
@@ -101,6 +104,16 @@ class SlurmCommands:
             self._places = read_topology(done.printed.decode("utf-8", "replace"))
             self._topology_at_s = now_s
         return self._places
+
+    def _maintenance(self) -> list[Maintenance]:
+        """Always as text: `scontrol` prints JSON only from 23.02 on. A failure fails the listing:
+        what cannot be read is not "no maintenance"."""
+        words = [self._settings.scontrol, "--all", "show", "reservation"]
+        asked = " ".join(words)
+        try:
+            return read_text(self._printed(words).decode("utf-8", "replace"), asked)
+        except SourceUnavailable as error:
+            raise type(error)(f"{error}{WITHOUT_RESERVATIONS}") from error
 
 
 class _NoJson(SourceUnavailable):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from collectors.flat import Flat
 from collectors.inventory.http_get import Answer, HttpGet
+from collectors.inventory.reservations import WITHOUT_RESERVATIONS, read_json
 from collectors.inventory.slurm import allocation
 from collectors.inventory.whole import whole
 from collectors.slurm import read_objects
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
 from telemetry.ports import Clock
-from telemetry.records import Allocation
+from telemetry.records import Allocation, Maintenance
 from telemetry.settings import SlurmrestdSettings
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(45, 36, -1))
@@ -30,11 +31,13 @@ class SlurmRest:
     """An `InventorySource`. Raises SettingsError where the settings can reach no server."""
 
     def __init__(
-        self, settings: SlurmrestdSettings, partitions: tuple[str, ...], clock: Clock
-    ) -> None:
+        self, settings: SlurmrestdSettings, partitions: tuple[str, ...], clock: Clock,
+        reservations: bool = True,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._partitions = partitions
         self._clock = clock
+        self._reservations = reservations
         self._http = HttpGet(
             settings.url, KEY, settings.timeout_s, settings.answer_max_bytes, clock,
             settings.ca_file,
@@ -55,7 +58,15 @@ class SlurmRest:
             self._version = self._negotiated(headers)
             _log.info("slurmrestd_version version=%s", self._version)
         nodes, jobs = self._whole("nodes", headers), self._whole("jobs", headers)
-        return allocation(nodes, jobs, {}, self._partitions, self._clock.time_s())
+        windows = self._maintenance(headers) if self._reservations else []
+        return allocation(nodes, jobs, {}, self._partitions, self._clock.time_s(), windows)
+
+    def _maintenance(self, headers: dict[str, str]) -> list[Maintenance]:
+        path = f"/slurm/{self._version}/reservations"
+        try:
+            return read_json(self._body(path, headers), f"{self._http.url}{path}")
+        except SourceUnavailable as error:
+            raise type(error)(f"{error}{WITHOUT_RESERVATIONS}") from error
 
     def _negotiated(self, headers: dict[str, str]) -> str:
         """The newest version that the server answers to."""
@@ -73,12 +84,16 @@ class SlurmRest:
 
     def _whole(self, of: str, headers: dict[str, str]) -> list[Flat]:
         path = f"/slurm/{self._version}/{of}"
+        body = self._body(path, headers)
+        return whole(read_objects(path, [body]), of, f"{self._http.url}{path}")
+
+    def _body(self, path: str, headers: dict[str, str]) -> bytes:
         answer = self._http.get(path, headers)
         if answer.status == NOT_FOUND and not self._settings.version:
             self._version = ""  # another slurmrestd: it is asked anew what it speaks
         if answer.status != OK:
             raise self._refused(path, answer)
-        return whole(read_objects(path, [answer.body]), of, f"{self._http.url}{path}")
+        return answer.body
 
     def _refused(self, path: str, answer: Answer) -> SourceUnavailable:
         said = next(

@@ -1,20 +1,21 @@
-"""`nodewarden.inventory`: the current state of jobs and nodes under a key each, kept by Kafka."""
+"""`nodewarden.inventory`: the current state of jobs, nodes and maintenance, a key each."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
 from telemetry.log_reading import read_to_end
 from telemetry.ports import LogReader, Publisher
-from telemetry.records import Allocation, Job
+from telemetry.records import Allocation, Job, Maintenance
 from telemetry.topics import INVENTORY
 
-OURS = ("sched/", "job/")  # hw/<node> is the agents'
+OURS = ("sched/", "job/", "window/")  # hw/<node> is the agents'
+WINDOW_NODES = 3_000  # names of at most 253 characters in one record
 _UNKNOWN = b""
 
 _log = logging.getLogger("nodewarden.inventory")
@@ -59,6 +60,7 @@ class InventoryState:
             value = self._job(job)
             if value is not None:
                 yield f"job/{job.id}", value
+        yield from _windows(listing.maintenance)
 
     def _job(self, job: Job) -> bytes | None:
         """A job too large for one record goes without its ranks; the log has them in parts."""
@@ -76,6 +78,15 @@ class InventoryState:
 
     def _send(self, key: str, value: bytes | None) -> None:
         self._publisher.publish(INVENTORY, value, key=key.encode(), partition=0)
+
+
+def _windows(windows: Iterable[Maintenance]) -> Iterator[tuple[str, bytes]]:
+    """A window of very many nodes in several pieces of the same name."""
+    for window in windows:
+        for start in range(0, len(window.nodes), WINDOW_NODES):
+            piece = replace(window, nodes=window.nodes[start : start + WINDOW_NODES])
+            number = f"#{start // WINDOW_NODES + 1}" if start else ""
+            yield f"window/{window.name}{number}", msgspec.json.encode(piece)
 
 
 def stored_state(reader: LogReader) -> dict[str, bytes]:

@@ -15,12 +15,21 @@ from hypothesis import strategies as st
 from collectors.inventory.listings import change, parts
 from collectors.inventory.metrics import InventoryMetrics
 from collectors.inventory.poller import InventoryPoller, Target
-from collectors.inventory.source import JobsFile
-from collectors.inventory.state import InventoryState, stored_state
+from collectors.inventory.source import InventorySource, JobsFile
+from collectors.inventory.state import WINDOW_NODES, InventoryState, stored_state
 from streams.inventory import Inventory
 from telemetry.codec import decode
 from telemetry.errors import InputError, PublishError, SourceUnavailable
-from telemetry.records import Allocation, Job, JobNode, NodeInfo, Record, Rejected, Settings
+from telemetry.records import (
+    Allocation,
+    Job,
+    JobNode,
+    Maintenance,
+    NodeInfo,
+    Record,
+    Rejected,
+    Settings,
+)
 from telemetry.settings import EngineSettings, InventorySettings, settings_digest
 from telemetry.testing import ManualClock, MemoryLog, MemoryPublisher
 from telemetry.topics import INVENTORY, TELEMETRY
@@ -40,7 +49,7 @@ class Setting:
         self.metrics = InventoryMetrics()
         self.engine = EngineSettings()
         self._versions = 0
-        self._chosen = chosen
+        self.chosen = chosen
         self._stored = stored or {}
 
     def write(self, said: object) -> None:
@@ -53,11 +62,11 @@ class Setting:
         fresh.write_text(text)
         os.replace(fresh, self.file)
 
-    def poller(self) -> InventoryPoller:
+    def poller(self, source: InventorySource | None = None) -> InventoryPoller:
         state = InventoryState(self.publisher, self._stored, 900_000)
         return InventoryPoller(
-            JobsFile(self.file, self.clock), self.publisher, state, Target("main", 0),
-            lambda: self.engine, "1.2", self._chosen, self.clock, self.metrics,
+            source or JobsFile(self.file, self.clock), self.publisher, state, Target("main", 0),
+            lambda: self.engine, "1.2", self.chosen, self.clock, self.metrics,
         )  # fmt: skip
 
     def records(self) -> list[Record]:
@@ -120,6 +129,32 @@ def test_the_first_thing_said_is_the_settings_then_everything_then_a_beat(tmp_pa
     assert [(r.node, r.source, r.seq, r.sent_at) for r in records] == [
         ("", "inventory", seq, setting.clock.time_s()) for seq in range(3)
     ]
+
+
+def test_maintenance_is_kept_in_the_topic_and_is_not_in_the_log(tmp_path: Path) -> None:
+    """No finding depends on it. A window of very many nodes is kept in pieces."""
+    setting = Setting(tmp_path)
+    setting.write(jobs("a"))
+    source = JobsFile(setting.file, setting.clock)
+    windows = [Maintenance("m1", 1.0, 2.0, [f"n{number}" for number in range(WINDOW_NODES + 1)])]
+
+    class Reserved:
+        def listing(self) -> Allocation:
+            return msgspec.structs.replace(source.listing(), maintenance=windows)
+
+    poller = setting.poller(Reserved())
+    poller.start()
+    setting.records()
+    kept = [key for key in setting.state() if key.startswith("window/")]
+    assert ["window/m1", "window/m1#2"] == kept
+    pieces = [msgspec.json.decode(setting.state()[key], type=Maintenance) for key in kept]
+    assert windows[0].nodes == [node for piece in pieces for node in piece.nodes]
+
+    windows = [Maintenance("m2", 1.0, 2.0, ["n1"])]
+    setting.clock.advance(setting.chosen.poll_s)
+    poller.step()
+    assert ["window/m2"] == [key for key in setting.state() if key.startswith("window/")]
+    assert "Allocation" not in kinds(setting.records())
 
 
 def test_a_beat_every_5_s_and_everything_again_every_10_min(tmp_path: Path) -> None:

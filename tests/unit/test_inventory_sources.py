@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 from collectors.inventory.background import Background
 from collectors.inventory.recent import Recent
 from collectors.inventory.refined import Refined
+from collectors.inventory.reservations import of_nodes, read_json, read_text
 from collectors.inventory.slurm_commands import SlurmCommands
 from collectors.inventory.slurm_rest import SlurmRest
 from collectors.inventory.topology import Where, read_topology
 from nodewarden.cli import run
 from nodewarden.clock import SystemClock
 from telemetry.errors import ListingIncomplete, SettingsError, SourceUnavailable
-from telemetry.records import Allocation, Job, JobNode, NodeInfo
+from telemetry.records import Allocation, Job, JobNode, Maintenance, NodeInfo
 from telemetry.settings import InventorySettings, SlurmrestdSettings, SlurmSettings
 
 CLOCK = SystemClock()
@@ -35,6 +37,23 @@ JOBS = (
     ' "start_time": 1700000000}], "errors": []}'
 )
 NODE_TEXT = "NodeName=n1 Arch=x86_64\n   State=IDLE Partitions=train\n   Comment=a b=c\n\n"
+RESERVED_TEXT = (
+    "ReservationName=m1 StartTime=2026-11-30T01:36:25 EndTime=2026-11-30T02:36:25 Duration=1\n"
+    "   Nodes=n[1-2],n9 NodeCnt=3 CoreCnt=2 Features=(null) PartitionName=(null) "
+    "Flags=MAINT,IGNORE_JOBS,SPEC_NODES\n   TRES=cpu=2\n"
+    "   Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null)\n"
+    "   MaxStartDelay=(null)\n   Comment=Nodes=n7 Flags=NONE\n\n"
+    "ReservationName=course StartTime=2026-12-03T01:36:25 EndTime=2027-12-03T01:36:25\n"
+    "   Nodes=n1 NodeCnt=1 Flags=SPEC_NODES\n   Users=root State=INACTIVE\n\n"
+    "ReservationName=licences StartTime=2026-12-03T01:36:25 EndTime=2027-12-03T01:36:25\n"
+    "   Nodes=(null) NodeCnt=0 Flags=MAINT\n   Licenses=x:1\n\n"
+)
+RESERVED_JSON = (
+    '{"errors": [], "reservations": [{"name": "m1", "node_list": "n[1-2],n9", "flags": ["MAINT"],'
+    ' "start_time": 1796002585, "end_time": {"set": true, "number": 1796006185}},'
+    ' {"name": "course", "node_list": "n1", "flags": [], "start_time": 1796002585, "end_time": 0}]}'
+)
+M1 = Maintenance("m1", 1_796_002_585.0, 1_796_006_185.0, ["n1", "n2"])  # n9 is not listed
 JOB_TEXT = (
     "JobId=7 JobName=llm\n   JobState=RUNNING Reason=None\n   StartTime=2026-02-25T11:00:00\n"
     "   Partition=train\n   NodeList=n1\n\n"
@@ -61,7 +80,11 @@ class Tools:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.says("scontrol", "No topology information available", status=0, error=True)
+        # Of the topology nothing is said; of reservations what the file holds.
+        self.reserves("No reservations in the system\n")
+        script = self._path / "scontrol"
+        script.write_text(f'#!/bin/sh\n[ "$1" = --all ] || exit 0\ncat {self._path}/$3\n')
+        script.chmod(0o755)
         self.says("sinfo", NODES)
         self.says("squeue", JOBS)
 
@@ -71,6 +94,9 @@ class Tools:
         script = self._path / tool
         script.write_text(f"#!/bin/sh\ncat {self._path}/{tool}.out {to}\nexit {status}\n")
         script.chmod(0o755)
+
+    def reserves(self, text: str) -> None:
+        (self._path / "reservation").write_text(text)
 
     def source(self, **settings: Any) -> SlurmCommands:
         names = {tool: str(self._path / tool) for tool in ("sinfo", "squeue", "scontrol")}
@@ -129,8 +155,6 @@ def test_a_slurm_without_json_is_read_as_text(tools: Tools, tmp_path: Path) -> N
     tools.says("sinfo", "sinfo: unrecognized option '--json'", status=1, error=True)
     (tmp_path / "nodes").write_text(NODE_TEXT)
     (tmp_path / "jobs").write_text(JOB_TEXT)
-    script = tmp_path / "scontrol"
-    script.write_text(f'#!/bin/sh\n[ "$1" = --all ] || exit 0\ncat {tmp_path}/$3\n')
     source = tools.source()
 
     found = source.listing()
@@ -163,6 +187,86 @@ def test_only_nodes_and_jobs_of_the_partitions_are_listed(tools: Tools) -> None:
     assert (["n1"], ["7"]) == ([n.name for n in found.nodes], [one.id for one in found.jobs])
     with pytest.raises(ListingIncomplete, match="no node in partition gpu"):
         tools.source(partitions=("gpu",)).listing()
+
+
+# -- reservations
+
+
+def test_reservations_for_maintenance_are_windows_of_the_listed_nodes(tools: Tools) -> None:
+    tools.reserves(RESERVED_TEXT)
+
+    assert [M1] == tools.source().listing().maintenance
+    assert [] == tools.source(reservations=False).listing().maintenance
+    tools.reserves("No reservations in the system\n")
+    assert [] == tools.source().listing().maintenance
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        RESERVED_TEXT[:200],
+        RESERVED_TEXT.replace("ReservationName=m1", "ReservationName="),
+        RESERVED_TEXT.replace("n[1-2]", "n[1-"),
+        RESERVED_TEXT.replace("EndTime=2026-11-30T02:36:25", "EndTime=Unknown"),
+        RESERVED_TEXT.replace("EndTime=2026-11-30T02:36:25", "EndTime=2026-11-30T01:36:25"),
+    ],
+)
+def test_reservations_that_cannot_be_read_are_no_listing(tools: Tools, text: str) -> None:
+    """Else what is under maintenance would be isolated. The line says how to do without."""
+    tools.reserves(text)
+
+    with pytest.raises(ListingIncomplete, match="reservations = false does without"):
+        tools.source().listing()
+
+
+@given(cut=st.integers(0, len(RESERVED_TEXT) - 1))
+def test_a_cut_answer_is_none_or_names_the_same_windows(cut: int) -> None:
+    whole = read_text(RESERVED_TEXT, "x")
+    try:
+        found = read_text(RESERVED_TEXT[:cut], "x")
+    except ListingIncomplete:
+        return
+    assert whole == found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"{}", b'{"reservations": {}}', RESERVED_JSON[:90].encode(),
+        RESERVED_JSON.replace('"errors": []', '"errors": [{"error": "half of it"}]').encode(),
+        RESERVED_JSON.replace("n[1-2]", "n[1-").encode(),
+        b'{"reservations": [7]}',
+    ],
+)  # fmt: skip
+def test_an_answer_about_reservations_that_is_not_whole_is_none(body: bytes) -> None:
+    with pytest.raises(ListingIncomplete, match="asked"):
+        read_json(body, "asked")
+
+
+def test_a_window_of_which_no_node_is_listed_is_none_and_never_one_of_all() -> None:
+    assert [] == of_nodes([M1], ["n7"])
+    assert ["n2"] == of_nodes([M1], ["n2", "n7"])[0].nodes
+
+
+# -- what the scheduler says of boots
+
+
+def test_a_boot_is_the_same_where_the_scheduler_counts_it_a_second_later() -> None:
+    class Source:
+        boot_s = 1_000.0
+
+        def listing(self) -> Allocation:
+            info = NodeInfo(name="n1", boot_at=self.boot_s)
+            return msgspec.structs.replace(allocation(), nodes=[info])
+
+    source = Source()
+    refined = Refined(source, InventorySettings(), CLOCK)
+    seen = []
+    for source.boot_s in (1_000.0, 1_001.0, 999.0, 5_000.0):
+        seen.append(refined.listing().nodes[0].boot_at)
+
+    assert [1_000.0, 1_000.0, 1_000.0, 5_000.0] == seen
 
 
 # -- topology
@@ -295,7 +399,7 @@ class Rest(http.server.BaseHTTPRequestHandler):
     promised = True
 
     def do_GET(self) -> None:
-        bodies = {"ping": "{}", "nodes": NODES, "jobs": JOBS}
+        bodies = {"ping": "{}", "nodes": NODES, "jobs": JOBS, "reservations": RESERVED_JSON}
         _, _, version, what = self.path.split("/")
         known = version == "v0.0.40" and self.headers["X-SLURM-USER-TOKEN"] == "t.o.k"
         body = bodies[what].encode() if known else b"Unable find requested URL"
