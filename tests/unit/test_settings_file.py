@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodewarden.settings_file import Effective, leaves, load, show, variable_of
@@ -232,6 +232,7 @@ positive = st.floats(1e-6, 1e12)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
+@settings(deadline=None)
 @given(
     cluster=texts,
     interval=st.dictionaries(texts, positive, max_size=3),
