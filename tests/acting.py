@@ -108,6 +108,7 @@ class Site:
         self.facts: Facts | None = None
         self.controls: list[Control] = []
         self.teller: Teller | None = None
+        self.tells: Callable[[Decision], bool] = lambda _decision: True
         self.job: Callable[[str], JobFacts] = nobody_knows
         self.instance: Instance | None = None
         self.commits = 0
@@ -152,8 +153,8 @@ class Instance:
 
         service = ActionService(self.ledger, site.settings, site.decide, context, site.recheck)
         outside = Outside(
-            self, site.log.reader(), site.world, self._control, site.teller, point=self._point,
-            view=view, job=site.job,
+            self, site.log.reader(), site.world, self._control, site.teller, site.tells,
+            point=self._point, view=view, job=site.job,
         )  # fmt: skip
         self.active = Active(
             service, outside, self.desk, site.settings, site.clock, self.metrics, "test"

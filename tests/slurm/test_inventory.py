@@ -176,3 +176,30 @@ def test_without_a_scheduler_once_ends_with_its_error(tmp_path: Path) -> None:
     assert 3 == done.returncode
     last = done.stderr.splitlines()[-1]
     assert last.endswith("no-sinfo: No such file or directory")
+
+
+@pytest.mark.parametrize("way", [by_text, by_rest])
+def test_a_reservation_for_maintenance_is_a_window_and_each_node_has_its_boot(
+    slurm: Slurm, way: Callable[[Slurm], InventorySource]
+) -> None:
+    source = way(slurm)
+    assert [] == source.listing().maintenance
+
+    slurm.run(
+        "scontrol", "create", "reservation", "reservationname=firmware", "starttime=now",
+        "duration=60", "nodes=node[1-2]", "flags=maint,ignore_jobs", "users=root",
+    )  # fmt: skip
+    slurm.run(
+        "scontrol", "create", "reservation", "reservationname=course", "starttime=now+1hour",
+        "duration=60", "nodes=node3", "users=root",
+    )  # fmt: skip
+    listing = source.listing()
+    (window,) = listing.maintenance
+    assert ("firmware", ["node1", "node2"]) == (window.name, window.nodes)
+    assert abs(window.since - CLOCK.time_s()) < 60.0
+    assert 3_600.0 == window.until - window.since
+    assert all(node.boot_at is not None for node in listing.nodes)
+    assert all((node.boot_at or 0.0) < CLOCK.time_s() for node in listing.nodes)
+
+    slurm.run("scontrol", "delete", "reservationname=firmware")
+    assert [] == source.listing().maintenance
