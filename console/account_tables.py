@@ -91,19 +91,21 @@ def silent(account: Account) -> str:
 
 
 def percent(share: float | None) -> str:
-    """ "97.3 %", "–" where unknown; never rounded up to all."""
+    """ "97.3 %", "–" where unknown; never rounded up to all, nor down to nothing."""
     if share is None:
         return MISSING
-    shown = f"{share:.1%}"
-    return f"{'99.9%' if shown == '100.0%' and share < 1.0 else shown}".replace("%", " %")
+    shown = f"{100.0 * share:.1f}"
+    if shown == "100.0" and share < 1.0:
+        return "99.9 %"
+    return "under 0.1 %" if shown == "0.0" and share > 0.0 else f"{shown} %"
 
 
 def _lost(time: Productivity) -> Table:
     rows = [
         ("wall-clock", time.wall_s), ("productive", time.productive_s),
-        ("stopped", time.stopped_s), ("  waiting for a diagnosis", time.diagnosis_wait_s),
+        ("stopped", time.stopped_s), (_waiting(time), time.diagnosis_wait_s),
         ("made again", time.recomputed_s),
-        ("other: checkpoints, evaluations, stalls, untold", time.other_s),
+        ("other: loading, checkpoints, evaluations, stalls, untold", time.other_s),
     ]  # fmt: skip
     whole_s = time.wall_s
     shown = tuple(
@@ -112,6 +114,13 @@ def _lost(time: Productivity) -> Table:
         for what, took_s in rows
     ) if whole_s is not None else ()  # fmt: skip
     return Table("Where the time went", ("what", "time", "share"), shown)
+
+
+def _waiting(time: Productivity) -> str:
+    """The sum is only of the stops of which it is known."""
+    known = (time.interruptions or 0) - time.unexplained
+    of = f" (known of {known:,} of {time.interruptions:,})" if time.unexplained else ""
+    return f"  waiting for a diagnosis{of}"
 
 
 def _times(account: Account) -> Table:

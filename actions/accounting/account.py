@@ -53,11 +53,11 @@ class Accountant:
     def telemetry(self, record: Record, arrival: float) -> None:
         """A record of `nodewarden.telemetry`; a node's clock never runs ahead of the log's."""
         at = min(record.at, arrival) if arrival > 0.0 else record.at
-        self.passed(max(arrival, at))
+        since_s = self.passed(max(arrival, at))
         match record:
             case Steps():
                 if self._job in ("", record.job):
-                    self._jobs.steps(record, at)
+                    self._jobs.steps(record, at, since_s)
             case Allocation():
                 self._jobs.allocation(record, at)
             case Event():
@@ -65,10 +65,14 @@ class Accountant:
             case _:
                 pass
 
-    def passed(self, arrival: float) -> None:
-        """The telemetry reached that time; of records that tell accounting nothing else."""
+    def passed(self, arrival: float) -> float:
+        """The telemetry reached that time; returns the first time that it has.
+
+        All that records tell accounting that are neither steps nor listings nor events.
+        """
         first, last = self._seen or (arrival, arrival)
         self._seen = (min(first, arrival), max(last, arrival))
+        return self._seen[0]
 
     def incident(self, incident: Incident) -> None:
         """A revision of `nodewarden.incidents`."""

@@ -41,16 +41,15 @@ class Jobs:
         self.lives: OrderedDict[str, JobLife] = OrderedDict()
         self.listed: OrderedDict[str, Listed] = OrderedDict()
         self.dropped = 0
-        self.unlisted_attempts: dict[str, int] = {}
         self._listing = _Listing()
 
-    def steps(self, record: Steps, at: float) -> None:
-        """Steps of a job."""
+    def steps(self, record: Steps, at: float, since_s: float) -> None:
+        """Steps of a job; the log began at `since_s`."""
         if not record.step:
             return
         life = self.lives.get(record.job)
         if life is None:
-            life = self.lives[record.job] = JobLife(self._period)
+            life = self.lives[record.job] = JobLife(since_s, self._period)
             listed = self.listed.get(record.job)
             if listed is not None and listed.newest is not None:
                 life.listed(listed.newest, at)

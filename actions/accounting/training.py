@@ -41,14 +41,17 @@ class _Pending(msgspec.Struct, frozen=True):
 
 
 class JobLife:
-    """See above; `period` is all that counts, the rest is followed all the same.
+    """See above.
 
-    begun_at   the first step that anybody told of began
+    since_s    the log began: what a step took before it is not of the log
+    period     all that counts; the rest is followed all the same
+    begun_at   the first step that anybody told of began, as far as it is of the log
     last_at    the newest step ended
     high       the highest step ever made, -1 before the first
     """
 
-    def __init__(self, period: Period | None = None) -> None:
+    def __init__(self, since_s: float, period: Period | None = None) -> None:
+        self._since_s = since_s
         self._period = period
         self.begun_at: float | None = None
         self.last_at: float | None = None
@@ -88,9 +91,10 @@ class JobLife:
             if steps.step_kind == "first":
                 self._first_begins(at)
             return
-        if self.begun_at is None:
-            self.begun_at = self._frontier = at - (took_s or 0.0)
-        if at > self._frontier:
+        is_first = self.begun_at is None
+        if is_first:
+            self.begun_at = self._frontier = max(at - (took_s or 0.0), min(self._since_s, at))
+        if is_first or at > self._frontier:
             self._ended(step, at, took_s, steps.step_kind)
         elif self._reporters.is_of_now(at) and step > self.high:
             self.high, self._step = step, max(step, self._step or 0)
