@@ -29,8 +29,8 @@ RETRY_AFTER_MAX_S = 600.0
 class UrllibHttp:
     """A receiver's connections. Errors never hold a URL: its path may be the secret."""
 
-    def __init__(self, name: str, settings: ReceiverSettings) -> None:
-        """Raises SettingsError where the CA file or the proxy cannot be used."""
+    def __init__(self, name: str, settings: ReceiverSettings, table: str = "receivers") -> None:
+        """Raises SettingsError, naming `table`, where CA file or proxy cannot be used."""
         timeout = urllib3.Timeout(total=settings.timeout_s)
         try:
             if settings.proxy_url:
@@ -44,9 +44,9 @@ class UrllibHttp:
                     pass
         except OSError as error:
             said = f"{settings.ca_file}: {error.strerror}"
-            raise SettingsError(f"receivers.{name}.ca_file: {said}") from error
+            raise SettingsError(f"{table}.{name}.ca_file: {said}") from error
         except (HTTPError, ValueError) as error:
-            raise SettingsError(f"receivers.{name}.proxy_url: no usable proxy") from error
+            raise SettingsError(f"{table}.{name}.proxy_url: no usable proxy") from error
 
     def post(self, call: Call) -> Answer | NoAnswer:
         """Any status is an answer."""

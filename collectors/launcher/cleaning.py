@@ -64,11 +64,10 @@ def clean(
 def _own(proc: Path) -> Iterator[int]:
     """Processes of our user but ourselves and those we descend from."""
     uid, above = os.getuid(), _ancestors(proc)
-    for entry in os.scandir(proc):
-        if entry.name.isdecimal() and int(entry.name) not in above:
-            with contextlib.suppress(OSError):
-                if entry.stat().st_uid == uid:
-                    yield int(entry.name)
+    for name in filter(str.isdecimal, os.listdir(proc)):
+        with contextlib.suppress(OSError):
+            if int(name) not in above and os.stat(proc / name).st_uid == uid:
+                yield int(name)
 
 
 def _ancestors(proc: Path) -> set[int]:
@@ -134,10 +133,10 @@ def _remove(
     uid = os.getuid()
     named: dict[str, tuple[int, int]] = {}
     with contextlib.suppress(OSError):
-        for entry in os.scandir(shm):
-            about = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(about.st_mode) and about.st_uid == uid and _any(entry.name, patterns):
-                named[entry.name] = (about.st_dev, about.st_ino)
+        for name in os.listdir(shm):
+            about = os.lstat(shm / name)
+            if stat.S_ISREG(about.st_mode) and about.st_uid == uid and _any(name, patterns):
+                named[name] = (about.st_dev, about.st_ino)
     if not named:
         return [], []
     used = _used(proc, set(named.values()))
@@ -157,16 +156,14 @@ def _any(name: str, patterns: Sequence[str]) -> bool:
 def _used(proc: Path, wanted: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Those of the files that some process has open or mapped."""
     found: set[tuple[int, int]] = set()
-    for entry in os.scandir(proc):
-        if not entry.name.isdecimal():
-            continue
+    for pid in filter(str.isdecimal, os.listdir(proc)):
         with contextlib.suppress(OSError):
-            for file in os.scandir(proc / entry.name / "fd"):
+            for file in os.listdir(proc / pid / "fd"):
                 with contextlib.suppress(OSError):
-                    about = file.stat()
+                    about = os.stat(proc / pid / "fd" / file)
                     found.add((about.st_dev, about.st_ino))
         with contextlib.suppress(OSError, ValueError, IndexError):
-            found |= _mapped(proc / entry.name / "maps")
+            found |= _mapped(proc / pid / "maps")
     return found & wanted
 
 

@@ -1,0 +1,97 @@
+"""Commands as signed POSTs: at most once, and what is not certain is unknown."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+import pytest
+
+from actions.executors.webhook import WebhookExecutor, check_webhook
+from actions.notify.calls import Answer, Call, NoAnswer
+from telemetry.actions import Preconditions
+from telemetry.errors import SettingsError
+from telemetry.settings import ActWebhookSettings
+from telemetry.testing import ManualClock
+from tests.commands import command
+
+SETTINGS = ActWebhookSettings(url="https://ops.example/nodewarden", key="k" * 16)
+
+
+class Once:
+    """An Http with one answer."""
+
+    def __init__(self, answer: Answer | NoAnswer) -> None:
+        self.answer, self.calls = answer, list[Call]()
+
+    def post(self, call: Call) -> Answer | NoAnswer:
+        self.calls.append(call)
+        return self.answer
+
+
+def test_the_body_is_signed_together_with_the_time() -> None:
+    http = Once(Answer(200))
+    clock = ManualClock(1_700_000_000.0)
+    one = command("isolate_and_restart", "n1", step="restart", mode="requeue", job="7",
+                  exclude=("n1",), versions={"code": "v2"})  # fmt: skip
+    done = WebhookExecutor(SETTINGS, http, clock).execute(one)
+
+    assert ("done", "taken with status 200") == (done.status, done.reason)
+    (call,) = http.calls
+    assert SETTINGS.url == call.url
+    expected = hmac.new(b"k" * 16, b"1700000000." + call.body, hashlib.sha256).hexdigest()
+    assert f"sha256={expected}" == call.headers["X-Nodewarden-Signature"]
+    assert ("1700000000", "c1") == (
+        call.headers["X-Nodewarden-Timestamp"], call.headers["Idempotency-Key"],
+    )  # fmt: skip
+    body = json.loads(call.body)
+    assert {
+        "version": 1, "id": "c1", "step": "restart", "mode": "requeue", "targets": ["n1"],
+        "job": "7", "exclude": ["n1"], "versions": {"code": "v2"}, "incident": "incident1",
+    }.items() <= body.items()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (Answer(204), "done"),
+        (Answer(200, b'{"status": "refused", "reason": "not mine"}'), "refused"),
+        (Answer(200, b'{"status": "failed", "reason": "broken"}'), "failed"),
+        (Answer(200, b"\xff<html>"), "done"),
+        (Answer(200, b'{"status": "perhaps"}'), "done"),
+        (Answer(302), "failed"),
+        (Answer(401), "failed"),
+        (Answer(429), "failed"),
+        (Answer(501), "refused"),
+        (Answer(408), "unknown"),
+        (Answer(500), "unknown"),
+        (Answer(503), "unknown"),
+        (NoAnswer("timeout"), "unknown"),
+        (NoAnswer("connect"), "unknown"),
+        (NoAnswer("tls"), "failed"),
+    ],
+)
+def test_only_what_is_certain_is_certain(answer: Answer | NoAnswer, status: str) -> None:
+    http = Once(answer)
+    done = WebhookExecutor(SETTINGS, http, ManualClock()).execute(command("isolate", "n1"))
+    assert (status, 1) == (done.status, len(http.calls))
+    assert "k" * 16 not in done.reason
+
+
+def test_nobody_can_read_it_back_and_a_dry_run_calls_nobody() -> None:
+    http = Once(Answer(200))
+    does = WebhookExecutor(SETTINGS, http, ManualClock())
+    assert does.achieved(command("isolate", "n1"), Preconditions()) is None
+    assert Preconditions(job="7") == does.observe(["n1"], "7")
+    assert "refused" == does.execute(command("isolate", "n1", dry_run=True)).status
+    assert [] == http.calls
+
+
+def test_a_webhook_without_a_key_or_a_url_stops_the_start() -> None:
+    with pytest.raises(SettingsError, match=r"act\.webhook\.url"):
+        check_webhook(ActWebhookSettings(key="k" * 16))
+    with pytest.raises(SettingsError, match=r"act\.webhook\.key: 3 characters") as caught:
+        check_webhook(ActWebhookSettings(url="https://ops.example/", key="abc"))
+    assert "abc" not in str(caught.value)
+    check_webhook(SETTINGS)
