@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from actions.dry_run import DryRun
+from actions.executors.command import CommandExecutor, check_commands
+from actions.executors.launch import Launches
+from actions.executors.launch_wake import waking
+from actions.executors.mpirun import MpirunExecutor
 from actions.executors.slurm import SlurmExecutor
 from actions.executors.slurm_commands import SlurmCommands
 from actions.executors.slurm_port import CallTime, SlurmController
 from actions.executors.slurm_rest import SlurmRest
 from actions.executors.slurm_resubmit import resubmit
+from actions.executors.webhook import WebhookExecutor, check_webhook
+from actions.executors.with_launcher import WithLauncher
+from actions.notify.http import UrllibHttp
+from actions.notify.settings import ReceiverSettings
 from actions.ports import Executor
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import ActSettings
-from telemetry.tools import ENVIRONMENT
+from telemetry.tools import ENVIRONMENT, Tools
+
+CALL_MARGIN_S = 2.0  # what is left of a call for what comes after the launcher's answer
 
 
 def executor(settings: ActSettings, clock: Clock) -> Executor:
@@ -24,8 +35,6 @@ def executor(settings: ActSettings, clock: Clock) -> Executor:
     Raises SettingsError where it can never do anything.
     """
     make = _MAKERS.get(settings.executor)
-    if settings.executor and make is None:
-        raise SettingsError(f"act.executor: {settings.executor!r} is not there yet")
     made = make(settings, clock) if make is not None else None
     if settings.dry_run:
         return DryRun(clock.time_s, made)
@@ -55,4 +64,41 @@ def slurm(settings: ActSettings, clock: Clock) -> SlurmExecutor:
     return SlurmExecutor(control, of_slurm, clock, time, again)
 
 
-_MAKERS: dict[str, Callable[[ActSettings, Clock], Executor]] = {"slurm": slurm}
+def launched(settings: ActSettings, clock: Clock) -> Executor:
+    """Slurm, and the launchers of its jobs where there are any. Raises SettingsError."""
+    scheduler = slurm(settings, clock)
+    if not settings.launch.dir:
+        return scheduler
+    root = Path(settings.launch.dir)
+    if not root.is_absolute() or not root.is_dir():
+        raise SettingsError(f"act.launch.dir: {settings.launch.dir!r} is no directory here")
+    wait_s = max(settings.call_timeout_s - CALL_MARGIN_S, settings.call_timeout_s / 2.0)
+    conf = {"SLURM_CONF": settings.slurm.conf} if settings.slurm.conf else {}
+    wakes = waking(settings.slurm.scancel, Tools(clock, {**ENVIRONMENT, **conf}))
+    return WithLauncher(scheduler, Launches(root, wakes, clock, wait_s), clock)
+
+
+def mpirun(settings: ActSettings, clock: Clock) -> Executor:
+    """The one job of a pool. Raises SettingsError."""
+    return MpirunExecutor(settings.mpirun, clock, lambda: Tools(clock))
+
+
+def webhook(settings: ActSettings, clock: Clock) -> Executor:
+    """A service of the site. Raises SettingsError."""
+    check_webhook(settings.webhook)
+    connection = ReceiverSettings(
+        kind="webhook", timeout_s=settings.webhook.timeout_s, ca_file=settings.webhook.ca_file
+    )
+    return WebhookExecutor(settings.webhook, UrllibHttp("webhook", connection, "act"), clock)
+
+
+def programs(settings: ActSettings, clock: Clock) -> Executor:
+    """Programs of the site. Raises SettingsError."""
+    check_commands(settings.command)
+    tools = Tools(clock, printed_max=settings.command.output_max_bytes)
+    return CommandExecutor(settings.command, tools, clock)
+
+
+_MAKERS: dict[str, Callable[[ActSettings, Clock], Executor]] = {
+    "slurm": launched, "mpirun": mpirun, "webhook": webhook, "command": programs,
+}  # fmt: skip

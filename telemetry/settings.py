@@ -658,7 +658,7 @@ class ActMpirunSettings(Section, frozen=True, kw_only=True):
     slots: Annotated[int, Meta(ge=1, le=1_024)] = 8  # of a node, in the hostfile
     dir: str = "/var/lib/nodewarden/mpirun"  # hostfile, output, and what is out
     grace_s: Positive = 10.0  # after SIGTERM
-    clean_timeout_s: Positive = 30.0  # of all nodes together
+    clean_timeout_s: Positive = 20.0  # of all nodes together
 
 
 class ActWebhookSettings(Section, frozen=True, kw_only=True):

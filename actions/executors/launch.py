@@ -64,6 +64,11 @@ class Launches:
         except InputError as error:
             raise SourceUnavailable(str(error)) from error
 
+    def fresh_status(self, job: str) -> LaunchStatus | None:
+        """The same; None where it is old: nobody says what runs now. Raises SourceUnavailable."""
+        status = self.status(job)
+        return None if status is None or self._objection(status) else status
+
     def achieved(self, command: Command) -> bool:
         """Whether the launcher did it. Raises SourceUnavailable.
 

@@ -14,7 +14,12 @@ from actions.executors.launch import Launches, by_launcher
 from actions.ports import Executor
 from telemetry.actions import Command, Outcome, Preconditions
 from telemetry.errors import SourceUnavailable
+from telemetry.launching import Phase
 from telemetry.ports import Clock
+
+_WORDS: dict[Phase, str] = {
+    "failed": "FAILED", "stopping": "STOPPED", "stopped": "STOPPED", "cleaning": "STOPPED",
+}  # fmt: skip
 
 
 class WithLauncher:
@@ -24,8 +29,21 @@ class WithLauncher:
         self._scheduler, self._launches, self._clock = scheduler, launches, clock
 
     def observe(self, targets: Sequence[str], job: str = "") -> Preconditions:
-        """See the port: the scheduler knows."""
-        return self._scheduler.observe(targets, job)
+        """See the port: as the scheduler knows it, and of a running job what its launcher says.
+
+        A job whose processes failed still runs to the scheduler, which holds its nodes.
+        """
+        found = self._scheduler.observe(targets, job)
+        try:
+            said = self._launches.fresh_status(job) if job else None
+        except SourceUnavailable:  # the scheduler's word is enough to act on
+            said = None
+        if said is None or said.attempt != found.attempt or found.job_state != "RUNNING":
+            return found
+        nodes = sorted(part.node for part in said.parts)
+        return msgspec.structs.replace(
+            found, job_nodes=nodes, job_state=_WORDS.get(said.phase, found.job_state)
+        )
 
     def achieved(self, command: Command, now: Preconditions) -> bool | None:
         """See the port."""
