@@ -103,12 +103,14 @@ class SlurmJobs:
 
     def restart(self, command: Command, excluded: Sequence[str]) -> Did:
         """Put the stopped job back into the queue, without the nodes."""
-        name, job = command.job, self._patiently(command.job)
+        name, job = command.job, self._cleaned(command.job)
         checked_nodes(excluded)
         if job is None or job.is_over:
             return self._submitted_again(name, job, excluded)
         if not job.is_known:
             return _unreadable(job)
+        if job.is_completing and not job.held:
+            return Did("failed", f"job {name} is still being ended on {_nodes(job)}")
         if job.runs and not _leaves_out(job, excluded):
             return Did("refused", f"job {name} runs on {_nodes(job)}: it was not stopped")
         answer = self._excluded(job, excluded)
@@ -172,6 +174,19 @@ class SlurmJobs:
                     return job, True
             self._clock.sleep(min(wait_s, self._time.spare_s()))
         return job, False
+
+    def _cleaned(self, name: str) -> JobSeen | None:
+        """The job once its last run is cleaned, or half of the call's time is over: before that
+        nobody can tell a job that ended from one that comes again.
+        """
+        until_s = self._clock.monotonic_s() + self._time.spare_s() / 2.0
+        job = self._patiently(name)
+        while job is not None and job.is_completing and not job.held:
+            if self._clock.monotonic_s() >= until_s:
+                break
+            self._clock.sleep(BEGIN_LOOK_S)
+            job = self._once(name) or job
+        return job
 
     def _patiently(self, name: str) -> JobSeen | None:
         return patiently(lambda: self.seen(name), self._clock, self._time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import secrets
 import signal
@@ -77,6 +78,18 @@ class Slurm:
             "sbatch", "--parsable", f"--nodes={nodes}", "--requeue", "--output=/dev/null",
             "--wrap=sleep 600",
         )  # fmt: skip
+
+    def calm(self) -> None:
+        """No job, and every node idle."""
+        self.run("scancel", f"--user={getpass.getuser()}")
+        drained = self.run("sinfo", "--noheader", "--states=drain", "--format=%N")
+        if drained:
+            self.run("scontrol", "update", f"nodename={drained}", "state=resume")
+        end_s = time.monotonic() + VERB_MAX_S
+        while self.run("squeue", "--noheader") or \
+                self.run("sinfo", "--noheader", "--format=%T") != "idle":  # fmt: skip
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
 
     def _verb(self, verb: str, *arguments: str) -> str:
         # Files, not pipes: what it starts keeps them open.

@@ -20,6 +20,16 @@ NODES = 4
 @pytest.fixture
 def slurm() -> Iterator[Slurm]:
     """Four idle nodes, node1 to node4 (2 s)."""
+    yield from _cluster()
+
+
+@pytest.fixture(scope="module")
+def shared_slurm() -> Iterator[Slurm]:
+    """One for all tests of a file, which leave it as they find it: see `Slurm.calm`."""
+    yield from _cluster()
+
+
+def _cluster() -> Iterator[Slurm]:
     # Not below pytest's own: with a worker's part in it, Slurm's sockets would have too long names.
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory:
         cluster = _started(Path(directory))
