@@ -18,6 +18,7 @@ from telemetry.records import Allocation, Job, JobNode, NodeInfo, Rejected
 LISTING = "alloc"
 OBJECTS_MAX = 1_000_000
 TEXT_MAX = 4_096
+OURS = "nodewarden"
 
 
 @dataclass(slots=True)
@@ -71,14 +72,20 @@ def read_allocated(objects: Iterable[Flat]) -> Allocated:
     return found
 
 
+def _owner(said: Flat) -> str:
+    """Who drained it; us, where the reason reads as ours, whoever's login it was set with."""
+    if not said.get("reason"):
+        return ""
+    return OURS if said.get("reason_class") == "ours" else said.get("reason_by") or ""
+
+
 def _add_node(found: Allocated, said: Flat, claimed: dict[str, set[str]]) -> None:
     name = said["name"]
     if not name or name_fault("node", name) is not None:
         return
     known = found.nodes.get(name)
     if known is None or said["state"]:
-        owner = (said.get("reason_by") or "") if said.get("reason") else ""
-        found.nodes[name] = NodeInfo(name=name, state=said["state"], owner=owner,
+        found.nodes[name] = NodeInfo(name=name, state=said["state"], owner=_owner(said),
                                      rack=known.rack if known else "",
                                      boot_at=said.get("boot_at"))  # fmt: skip
     if said.get("reason_at") is not None:
