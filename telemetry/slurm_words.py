@@ -218,7 +218,7 @@ class Reason:
 
 # Pattern, class. None of them is a verdict over a GPU; only "ours" may ever be undone.
 REASONS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"nodewarden:"), "ours"),
+    (re.compile(r"nodewarden:[\w.\-]{1,40}:[\w.\-]{1,40}$(?!\n)", re.A), "ours"),
     (re.compile(r"gres/gpu count (?:reported lower|changed)"), "gres_count"),
     (re.compile(r"Kill task failed"), "kill_task"),
     (re.compile(r"Not responding"), "not_responding"),
