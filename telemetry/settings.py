@@ -621,8 +621,7 @@ class ActSlurmSettings(Section, frozen=True, kw_only=True):
     rest_lacks: Literal["refuse", "commands"] = "refuse"  # what slurmrestd cannot do, as a requeue
     timeout_s: Annotated[float, Meta(gt=0.0, le=120.0)] = 10.0  # of one command or request
     answer_max_bytes: Count = 8_000_000
-    reason_prefix: str = "nodewarden"  # of the drains' reasons, "nodewarden:<kind>:<incident>"
-    reason_prefixes_before: tuple[str, ...] = ()  # drains under these are ours too
+    reason_prefixes_before: tuple[str, ...] = ()  # beside "nodewarden": such drains are ours too
     begin_now: bool = True  # a requeued job does not wait Slurm's two minutes
     resubmit: tuple[str, ...] = ()  # for jobs that allow no requeue: COMMAND JOB NODE,NODE
 
