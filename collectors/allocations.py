@@ -115,6 +115,7 @@ def _job(id_: str, rows: list[Flat]) -> Job:
             for row in attempts
             for name in dict.fromkeys(row["nodes"])
         ],
+        code=last.get("code", ""),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class _Job(msgspec.Struct):
     end: float | None = None
     gpus_per_node: int | None = None
     parallel: Parallel | None = None
+    code: str = ""
     ranks: dict[str, list[int]] = {}
     stages: dict[str, int] = {}
 
@@ -131,7 +132,7 @@ def _check(job: _Job, place: str) -> None:
 def _job(job: _Job) -> Job:
     return Job(
         id=str(job.id), name=job.name, start=job.start, end=job.end,
-        gpus_per_node=job.gpus_per_node, parallel=job.parallel,
+        gpus_per_node=job.gpus_per_node, parallel=job.parallel, code=job.code,
         nodes=[
             JobNode(
                 name=name, since=job.start, until=job.end,

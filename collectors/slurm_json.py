@@ -172,6 +172,7 @@ def _job(place: Place, row: dict[str, Any], line: int) -> Flat:
         end=time_of(row.get("end_time")), gpus=tres_gpus(text_of(row.get("tres_alloc_str"))),
         node_count=count_of(row.get("node_count")) or None, exit_code=code, signal=signal,
         partition=name_of(row.get("partition")), why=_because(row.get("state_reason")),
+        comment=_comment(row.get("comment")),
     )  # fmt: skip
 
 
@@ -193,12 +194,18 @@ def _accounted(place: Place, row: dict[str, Any], line: int) -> Flat:
         gpus=_tres_count(dict_of(row.get("tres")).get("allocated")),
         node_count=count_of(row.get("allocation_nodes")) or None, exit_code=code, signal=signal,
         partition=name_of(row.get("partition")), why=_because(state.get("reason")),
+        comment=_comment(row.get("comment")),
     )  # fmt: skip
 
 
 def _because(value: object) -> str:
     said = text_of(value, 253)
     return "" if said == "None" else said
+
+
+def _comment(value: object) -> str:
+    """The owner's: text, or one of three from 22.05 (sacct) on."""
+    return text_of(dict_of(value).get("job") if isinstance(value, dict) else value)
 
 
 def _job_id(row: dict[str, Any]) -> str:

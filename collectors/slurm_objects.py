@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
@@ -12,6 +13,7 @@ from telemetry.hostlist import expand
 from telemetry.slurm_words import HOLDS_NODES, JobState, NodeState, Reason, node_state
 
 NODES_MAX = 200_000
+_CODE = re.compile(r"(?:^|[\s,;])code=([A-Za-z0-9][A-Za-z0-9._:/@+\-]{0,253})(?=$|[\s,;])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def job_object(
     place: Place, id_: str, state: JobState, nodes: list[str], *, name: str = "", step: str = "",
     attempt: int | None = None, start: float | None = None, end: float | None = None,
     gpus: int | None = None, node_count: int | None = None, exit_code: int | None = None,
-    signal: int | None = None, partition: str = "", why: str = "",
+    signal: int | None = None, partition: str = "", why: str = "", comment: str = "",
 ) -> Flat:  # fmt: skip
     """One job, or one of its steps.
 
@@ -62,8 +64,14 @@ def job_object(
         "holds_nodes": state.word in HOLDS_NODES, "nodes": nodes, "start": start,
         "end": end if state.ended else None, "attempt": attempt, "gpus": gpus,
         "gpus_per_node": share, "exit_code": exit_code, "signal": signal,
-        "partition": partition, "reason": why,
+        "partition": partition, "reason": why, "code": code_of(comment),
     }  # fmt: skip
+
+
+def code_of(comment: str) -> str:
+    """The version of a job's code, where its owner wrote `code=VERSION` into its comment."""
+    found = _CODE.search(comment[:4_096])
+    return found[1] if found else ""
 
 
 def listing_object(place: Place, of: str, count: int, fault: str = "") -> Flat:
@@ -137,7 +145,7 @@ OBJECTS: tuple[tuple[str, str, str], ...] = (
     ("job", "a job or a step of one",
      "id (12_3 for a task of an array), step, name, state, flags, ended (null: unknown),"
      " holds_nodes, nodes, start, end, attempt, gpus, gpus_per_node, exit_code, signal, partition,"
-     " reason"),
+     " reason, code (of code=VERSION in its comment)"),
     ("pod", "a pod and the job that its labels name",
      "name, namespace, job, job_kind, queue, attempt, replica, role, node, phase, gpus, start, end,"
      " exit_code, reason"),

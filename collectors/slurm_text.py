@@ -335,5 +335,5 @@ def _scontrol_job(place: Place, fields: dict[str, str], line: str, number: int) 
         end=local_time(_said(fields, "EndTime"), place.tz), gpus=tres_gpus(tres),
         node_count=count_of(fields.get("NumNodes")) or None, exit_code=count_of(code),
         signal=count_of(signal) or None, partition=_said(fields, "Partition"),
-        why=_said(fields, "Reason"),
+        why=_said(fields, "Reason"), comment=_said(fields, "Comment"),
     )  # fmt: skip

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from detectors.base import Place
+from streams import codes
+from streams.codes import Codes
 from streams.identities import Identities
 from telemetry.records import Allocation, Hardware, Job, JobNode, NodeInfo, Port
 
@@ -38,6 +40,7 @@ class InventoryState(msgspec.Struct):
     hardware: list[Hardware]
     heard: dict[str, float]
     listing: Listing
+    codes: Codes = {}
 
 
 class Inventory:
@@ -57,6 +60,7 @@ class Inventory:
         self._places: dict[tuple[str, int], Place] = {}  # by node and changes that lie behind
         self._job_nodes: dict[tuple[str, int], list[str]] = {}  # as the places
         self._out_of_service: set[str] = set()
+        self._codes: Codes = {}
         self.version = 0
         self.patience: dict[str, float] = {}
 
@@ -65,6 +69,7 @@ class Inventory:
     def allocate(self, record: Allocation) -> None:
         """A change, or a part of a full listing: an incomplete listing changes nothing."""
         if not record.listing:
+            codes.take(self._codes, record.jobs)
             self._jobs.update((job.id, job) for job in record.jobs)
             self._nodes.update((node.name, node) for node in record.nodes)
             self._reindex()
@@ -79,6 +84,7 @@ class Inventory:
         listing.nodes.extend(record.nodes)
         listing.count = max(listing.count, record.count if record.last else 0)
         if listing.parts == listing.count:
+            codes.take(self._codes, listing.jobs)
             self._jobs = {job.id: job for job in listing.jobs}
             self._nodes = {node.name: node for node in listing.nodes}
             self._listing = Listing(jobs=[], nodes=[])
@@ -180,6 +186,10 @@ class Inventory:
         known = self._jobs.get(job)
         return None if known is None else known.gpus_per_node
 
+    def code_changed_at(self, job: str) -> float | None:
+        """When the job's code changed last, None where nobody knows."""
+        return codes.changed_at(self._codes, job)
+
     def running_jobs(self, at_s: float) -> Sequence[tuple[str, float | None, int]]:
         """The jobs that hold nodes at `at_s`: (id, start where known, attempt), by id."""
         return [
@@ -204,6 +214,10 @@ class Inventory:
     def info(self, node: str) -> NodeInfo | None:
         """What the scheduler says of the node."""
         return self._nodes.get(node)
+
+    def infos(self) -> Sequence[NodeInfo]:
+        """What the scheduler says of each node that it lists."""
+        return list(self._nodes.values())
 
     def port(self, node: str, name: str) -> Port | None:
         """What the node's hardware record says of a NIC port."""
@@ -302,6 +316,7 @@ class Inventory:
             hardware=list(self._hardware.values()),
             heard=dict(self._heard),
             listing=self._listing,
+            codes=dict(self._codes),
         )
 
     def restore(self, state: InventoryState) -> None:
@@ -314,6 +329,7 @@ class Inventory:
             self._identities.take(record)
         self._heard = dict(state.heard)
         self._listing = state.listing
+        self._codes = dict(state.codes)
         self._reindex()
 
 

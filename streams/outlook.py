@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streams.attempts import known_of
 from streams.counters import Coverage
 from streams.inventory import Inventory
+from streams.standby import replacements
 from telemetry.findings import Context
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ def context_of(fold: Fold, incident: Incident, ledger: list[Isolation]) -> Conte
     inventory, now = fold.inventory, fold.now
     expected = inventory.expected()
     blind = _blind(inventory, expected, fold.settings.silence.patience_s, now)
+    job_nodes = list(inventory.job_nodes(incident.job, now))
     return Context(
-        job_nodes=list(inventory.job_nodes(incident.job, now)),
+        job_nodes=job_nodes,
         job_progressing=fold.progress.progressing(incident.job, now),
-        replacements=None,
+        replacements=replacements(fold, job_nodes, blind),
         ledger=ledger,
         blind_share=len(blind) / len(expected) if expected else 0.0,
         protected=inventory.protected(),
@@ -32,6 +34,7 @@ def context_of(fold: Fold, incident: Incident, ledger: list[Isolation]) -> Conte
         job_failed=bool(incident.job) and fold.judge.failed(incident.job),
         attempts=known_of(fold, incident.job),
         gpus_per_node=inventory.gpus_per_node(incident.job),
+        code_changed_at=inventory.code_changed_at(incident.job),
     )
 
 

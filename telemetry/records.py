@@ -196,6 +196,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus_per_node: int | None = None
     parallel: Parallel | None = None
     nodes: list[JobNode] = []
+    code: str = ""  # the version of its code, as its owner names it
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):

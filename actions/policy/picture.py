@@ -51,6 +51,18 @@ fewer GPU-hours as expected, and the reason shows both:
 `whole` evicts the group and never misses; `ranked` evicts the `ranked_nodes` that stand out most,
 and `chance` is their share of the group's scores. A way is closed where fewer replacements are free
 than it needs, or where the last copy of a part of the checkpoint would go.
+
+## Replacements and code
+
+A replacement is a node that the scheduler calls idle and nothing else (Slurm `IDLE`, Kubernetes
+`READY` and without a job), in the pods of the job, with as many GPUs as the job's nodes have by
+their agents' word, neither protected nor blind nor under suspicion. Where no scheduler says what
+nodes do, or no agent what they are made of, nobody knows, and what is unknown closes no way.
+
+A job's code is what its owner names: `code=VERSION` in the comment of a Slurm job (`sbatch
+--comment="code=$(git rev-parse --short HEAD)"`), `"code"` in `jobs.json`. It changed when an attempt
+began with another one than the attempt before, or than the job of the same name that had ended. Who
+holds copies of a checkpoint nobody says yet.
 """
 
 
