@@ -59,10 +59,10 @@ A replacement is a node that the scheduler calls idle and nothing else (Slurm `I
 their agents' word, neither protected nor blind nor under suspicion. Where no scheduler says what
 nodes do, or no agent what they are made of, nobody knows, and what is unknown closes no way.
 
-A job's code is what its owner names: `code=VERSION` in the comment of a Slurm job (`sbatch
---comment="code=$(git rev-parse --short HEAD)"`), `"code"` in `jobs.json`. It changed when an attempt
-began with another one than the attempt before, or than the job of the same name that had ended. Who
-holds copies of a checkpoint nobody says yet.
+A job's code is what its owner names: `code=VERSION` in the comment of a Slurm job, as `sbatch
+--comment=code=v1.2`, or `"code"` in `jobs.json`. It changed when an attempt began with another one
+than the attempt before, or than the job of the same name that had ended. Who holds copies of a
+checkpoint nobody says yet.
 """
 
 
