@@ -65,6 +65,7 @@ def _slurm(slurm: ActSlurmSettings, call_timeout_s: float) -> Iterator[Wrong]:
     if slurm.timeout_s > call_timeout_s:
         why = f"{slurm.timeout_s:g} s is more than act.call_timeout_s, {call_timeout_s:g} s"
         yield "act.slurm.timeout_s", why
-    for name in (slurm.reason_prefix, *slurm.reason_prefixes_before):
+    for name in slurm.reason_prefixes_before:
         if PREFIX.fullmatch(name) is None:
-            yield "act.slurm.reason_prefix", f"{name!r} is no prefix: letters, digits, _ and -"
+            why = f"{name!r} is no prefix: letters, digits, _ and -"
+            yield "act.slurm.reason_prefixes_before", why

@@ -47,7 +47,7 @@ class SlurmExecutor:
         resubmit: Callable[[str, Sequence[str]], str] | None = None,
     ) -> None:  # fmt: skip
         self._clock, self._time = clock, time
-        prefixes = (settings.reason_prefix, *settings.reason_prefixes_before)
+        prefixes = (OURS, *settings.reason_prefixes_before)
         self._nodes = SlurmNodes(control, prefixes, clock, time)
         self._jobs = SlurmJobs(control, clock, time, settings.begin_now, resubmit)
 

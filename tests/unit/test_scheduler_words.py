@@ -114,9 +114,12 @@ def test_a_reason_tells_who_set_it_when() -> None:
     said = reason("Not responding [slurm@2026-01-01T01:00:00]", ZoneInfo("Europe/Berlin"))
     assert said is not None
     assert ("Not responding", "slurm", 1767225600.0) == (said.text, said.by, said.at_s)
-    ours = reason("nodewarden: Xid 79 [root@2026-01-01T01:00:00]", UTC)
+    ours = reason("nodewarden:gpu_lost:0af3 [root@2026-01-01T01:00:00]", UTC)
     assert ours is not None
     assert "ours" == ours.class_
+    noted = reason("nodewarden:gpu_lost:0af3 and a fan [otto@2026-01-01T01:00:00]", UTC)
+    assert noted is not None
+    assert "other" == noted.class_
     assert None is reason("none", UTC)
 
 
