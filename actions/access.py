@@ -17,7 +17,8 @@ _RANK: dict[Role, int] = {"viewer": 0, "operator": 1, "admin": 2}
 NEEDS: dict[Verb, Role] = {
     "read": "viewer", "approve": "operator", "deny": "operator", "ack": "operator",
     "snooze": "operator", "pause": "operator", "isolate": "operator", "release": "operator",
-    "false_alarm": "operator", "tried": "operator", "resume": "admin",
+    "false_alarm": "operator", "tried": "operator", "update": "operator",
+    "rollback": "operator", "resume": "admin",
 }  # fmt: skip
 
 

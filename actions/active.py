@@ -19,6 +19,7 @@ from actions.ports import Teller
 from actions.rules import rules_of
 from actions.service import ActionService
 from actions.site import changes
+from actions.updating import news
 from actions.view import shown
 from telemetry.actions import (
     ActionRecord,
@@ -27,6 +28,7 @@ from telemetry.actions import (
     Lease,
     RecoveryState,
     SiteFacts,
+    Update,
 )
 from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.findings import Incident, stable_id
@@ -93,6 +95,7 @@ class Active:
         self._answer_people()
         self._tell_engine()
         self._commit(self._service.due(self._clock.time_s()))
+        self._commit(news(self._ledger, self._settings, self._clock.time_s()))
         self._carrying.round()
         self._keep_house()
 
@@ -179,7 +182,11 @@ class Active:
             self._save_told()
         if request.accepted:
             decided = [one for one in said if isinstance(one, Decision)]
-            return Reply(200, {"request": _plain(request), "decisions": _plain(decided)})
+            updates = [one for one in said if isinstance(one, Update)]
+            return Reply(200, {
+                "request": _plain(request), "decisions": _plain(decided),
+                "updates": _plain(updates),
+            })  # fmt: skip
         missing = request.reason.startswith("no decision")
         return Reply(question.status or (404 if missing else 409), {"error": request.reason})
 

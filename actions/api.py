@@ -1,6 +1,7 @@
 """The HTTP API of the action service: who asks is looked up here, what follows decided elsewhere.
 
-    GET  /v1/incidents, /v1/incidents/ID, /v1/decisions, /v1/recoveries
+    GET  /v1/incidents, /v1/incidents/ID, /v1/decisions, /v1/recoveries,
+         /v1/versions/JOB
     POST /v1/VERB  {"target": "...", "note": "...", "for_s": 3600}
 
 `Authorization: Bearer TOKEN` always. 400 no such request, 401 nobody's token, 403 the role is not
@@ -33,18 +34,24 @@ TARGET_MAX = 253
 FOR_MAX_S = 30 * 86_400.0
 VERBS: tuple[Verb, ...] = (
     "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
-    "tried",
+    "tried", "update", "rollback",
 )  # fmt: skip
 _NO_TARGET: frozenset[Verb] = frozenset({"pause", "resume"})
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a POST; `for_s` is how long a snooze lasts, `attempt` is what was tried."""
+    """Of a POST; `for_s` is how long a snooze lasts, `attempt` is what was tried; `versions` of an
+    update, which is `urgent`, or `running` already.
+    """
 
     target: Annotated[str, Meta(max_length=TARGET_MAX)] = ""
     note: Annotated[str, Meta(max_length=TEXT_MAX)] = ""
     for_s: Annotated[float, Meta(gt=0.0, le=FOR_MAX_S)] | None = None
     attempt: Attempt | None = None
+    versions: Annotated[dict[str, Annotated[str, Meta(max_length=TARGET_MAX)]],
+                        Meta(max_length=4)] = {}  # fmt: skip
+    urgent: bool = False
+    running: bool = False
 
 
 _log = logging.getLogger("nodewarden.act")
@@ -102,6 +109,7 @@ class Api:
         application = web.Application(client_max_size=self._settings.body_max_bytes)
         application.router.add_get("/v1/incidents", self._reading("incidents"))
         application.router.add_get("/v1/incidents/{id}", self._reading("incidents"))
+        application.router.add_get("/v1/versions/{id}", self._reading("versions"))
         application.router.add_get("/v1/decisions", self._reading("decisions"))
         application.router.add_get("/v1/recoveries", self._reading("recoveries"))
         for verb in VERBS:
@@ -142,7 +150,8 @@ class Api:
         problem, status = _problem(person, verb)
         asked = Asked(
             verb=verb, target=body.target, person=person, note=body.note, problem=problem,
-            attempt=body.attempt,
+            attempt=body.attempt, versions=body.versions, urgent=body.urgent,
+            running=body.running,
             until=None if body.for_s is None else self._time_s() + body.for_s,
         )  # fmt: skip
         waiting = asyncio.wrap_future(self._desk.ask(asked, status))

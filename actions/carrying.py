@@ -24,6 +24,7 @@ from actions.outside import Outside
 from actions.recovery.facts import ended, exited, over, runs, stands_still
 from actions.recovery.machine import Answer, Look, Order, begin, step
 from actions.service import ActionService, outcome
+from actions.updating import joined
 from telemetry.actions import (
     ActionRecord,
     Command,
@@ -110,7 +111,8 @@ class Carrying:
             if order is not None:
                 if found is None:
                     return  # no intent without knowing what it rests on
-                self._intend(self._command(moved, order, found), [moved])
+                command = self._command(moved, order, found)
+                self._intend(command, [moved, *joined(self._ledger.versions, command)])
             elif moved is not recovery:
                 self._pass(moved, recovery.state)
             recovery = self._ledger.recoveries[recovery.id]
@@ -185,6 +187,7 @@ class Carrying:
             expires_at=order.expires_at, incident=recovery.incident, job=recovery.job,
             epoch=self._ledger.epoch, dry_run=recovery.dry_run, step=order.step, mode=order.mode,
             exclude=recovery.targets, fault=self._fault(recovery.incident),
+            versions=self._ledger.versions.to_run(recovery.job) if order.step == "restart" else {},
         )  # fmt: skip
 
     def _fault(self, incident: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from actions.recovery.table import ENDED
 from actions.site import Site, changed, changes
+from actions.versions import Register
 from telemetry.actions import (
     ActionRecord,
     ActRules,
@@ -23,6 +24,7 @@ from telemetry.actions import (
     Recovery,
     Request,
     SiteFacts,
+    Update,
 )
 from telemetry.findings import ISOLATING
 
@@ -39,6 +41,7 @@ class Ledger:
     outcomes   command's id -> what became of it
     requests   what people asked for, oldest first, refused ones too
     positions  partition of the incidents -> the next offset to read
+    versions   code and configuration of each job
     site       what was last said of the site
     rules      the settings that decisions follow; None where nobody said them
     entries_max  so many decisions and requests are remembered, each
@@ -64,6 +67,7 @@ class Ledger:
         self.snoozed: dict[str, float] = {}  # incident -> until
         self.acked: dict[str, str] = {}  # incident -> by
         self.released: dict[str, float] = {}  # node -> when a person did
+        self.versions = Register()
         self.site = Site()
         self.rules: ActRules | None = None
 
@@ -77,6 +81,8 @@ class Ledger:
             case Outcome():
                 self.outcomes[record.command] = record
                 self._count(record.control)
+            case Update():
+                self.versions.take(record)
             case Recovery():
                 known = self.recoveries.get(record.id)
                 if known is None or record.revision > known.revision:
@@ -168,6 +174,7 @@ class Ledger:
         self.acked = dict(list(self.acked.items())[-self.entries_max :])
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
         self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
+        self.versions.forget(before_s, {one.job for one in self.live_recoveries()})
 
     def drop(self, name: str) -> None:
         """Forget one decision, and what came of it."""
@@ -193,6 +200,7 @@ class Ledger:
                 positions=dict(self.positions), decisions=piece.decisions,
                 commands=piece.commands, outcomes=piece.outcomes, requests=piece.requests,
                 rules=self.rules, site=piece.site, recoveries=piece.recoveries,
+                updates=piece.updates,
             )
             for number, piece in enumerate(pieces)
         ]  # fmt: skip
@@ -201,7 +209,7 @@ class Ledger:
         """Become what the parts of one whole snapshot say, in their order."""
         for part in parts:
             records: list[ActionRecord] = [*part.decisions, *part.commands, *part.recoveries]
-            for record in (*records, *part.outcomes, *part.requests, *part.site):
+            for record in (*records, *part.outcomes, *part.requests, *part.site, *part.updates):
                 self.take(record)
             self.paused, self.epoch = part.paused, part.epoch
             self.first_at, self.lease_at = part.first_at, part.lease_at
@@ -211,6 +219,9 @@ class Ledger:
     def _pieces(self, at: float) -> Iterator[_Piece]:
         for facts in changes(Site(), self.site, at):
             yield _Piece(site=[facts])
+        updates = self.versions.all()
+        for first in range(0, len(updates), PART_ENTRIES):
+            yield _Piece(updates=updates[first : first + PART_ENTRIES])
         piece = _Piece()
         for decision in self.decisions.values():
             piece.decisions.append(decision)
@@ -297,4 +308,5 @@ class _Piece(msgspec.Struct):
     outcomes: list[Outcome] = []
     recoveries: list[Recovery] = []
     requests: list[Request] = []
+    updates: list[Update] = []
     site: list[SiteFacts] = []

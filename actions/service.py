@@ -14,6 +14,8 @@ from actions.access import Person
 from actions.ledger import Ledger
 from actions.rails import may_change
 from actions.recovery.machine import recovers
+from actions.versions import asked as wished
+from actions.versions import rolled_back, told
 from telemetry.actions import (
     Command,
     Decision,
@@ -23,6 +25,7 @@ from telemetry.actions import (
     Preconditions,
     RailContext,
     Request,
+    Update,
     Verb,
     command_id,
     decision_id,
@@ -50,6 +53,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     person  None where the token is nobody's; `problem` then says so
     until   of a snooze, Unix seconds
     attempt of "tried"
+    versions of "update": what is to run, `urgent` by a restart of its own; or is `running` already
     """
 
     verb: Verb
@@ -58,10 +62,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     until: float | None = None
     attempt: Attempt | None = None
+    versions: dict[str, str] = {}
+    urgent: bool = False
+    running: bool = False
     problem: str = ""
 
 
-Answer = tuple[list[Decision | Request], Request]
+Said = list[Decision | Update]
+Answer = tuple[list[Decision | Request | Update], Request]
 
 
 class ActionService:
@@ -186,7 +194,7 @@ class ActionService:
     def request(self, asked: Asked, now_s: float) -> Answer:
         """What a person asked for: the records that follow, and the request as it is audited."""
         why = asked.problem
-        said: list[Decision] = []
+        said: Said = []
         if not why:
             said, why = self._asked(asked, now_s)
         request = Request(
@@ -198,11 +206,11 @@ class ActionService:
             attempt=None if asked.attempt is None else msgspec.structs.replace(
                 asked.attempt, at=now_s, incident=asked.target[:TEXT_MAX], told=True
             ),
-            control=None if why else self._control(asked.verb),
+            control=None if why else self._control(asked.verb), versions=asked.versions,
         )  # fmt: skip
         return [request, *said], request
 
-    def _asked(self, asked: Asked, now_s: float) -> tuple[list[Decision], str]:
+    def _asked(self, asked: Asked, now_s: float) -> tuple[Said, str]:
         assert asked.person is not None, "who is nobody has a problem"
         by = asked.person.name
         match asked.verb:
@@ -218,10 +226,27 @@ class ActionService:
                 return [], "no step is named"
             case "resume" if not self.ledger.paused:
                 return [], "not paused"
+            case "update" | "rollback":
+                return self._other_versions(asked, by, now_s)
             case _:
                 return [], ""
 
-    def _answered(self, asked: Asked, by: str, now_s: float) -> tuple[list[Decision], str]:
+    def _other_versions(self, asked: Asked, by: str, now_s: float) -> tuple[Said, str]:
+        """The update, which joins a restart, or gets one of its own in the next round."""
+        register, job, note = self.ledger.versions, asked.target, asked.note[:TEXT_MAX]
+        forced_s = self.settings.versions.forced_s
+        found: list[Update] | str
+        if asked.verb == "rollback":
+            found = rolled_back(register, job, urgent=asked.urgent, by=by, note=note,
+                                now_s=now_s, forced_s=forced_s)  # fmt: skip
+        elif asked.running:
+            found = told(register, job, asked.versions, by=by, note=note, now_s=now_s)
+        else:
+            found = wished(register, job, asked.versions, urgent=asked.urgent, by=by, note=note,
+                           now_s=now_s, forced_s=forced_s)  # fmt: skip
+        return ([], found) if isinstance(found, str) else (list(found), "")
+
+    def _answered(self, asked: Asked, by: str, now_s: float) -> tuple[Said, str]:
         found = self.ledger.find(asked.target)
         if found is None:
             return [], "no decision and no incident with a decision has this id"

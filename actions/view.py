@@ -13,12 +13,18 @@ from telemetry.findings import Incident
 
 
 def shown(target: str, ledger: Ledger, incidents: Mapping[str, Incident]) -> Reply:
-    """The reply to a look: "incidents", "incidents/ID", "decisions" or "recoveries"."""
+    """What is seen of "incidents", "incidents/ID", "decisions", "recoveries", "versions/JOB"."""
     what, _, name = target.partition("/")
     if what == "recoveries":
         return Reply(200, {"recoveries": _plain(list(ledger.recoveries.values()))})
     if what == "decisions":
         return Reply(200, {"decisions": _plain(list(ledger.decisions.values()))})
+    if what == "versions":
+        register = ledger.versions
+        return Reply(200, {
+            "job": name, "running": register.running(name), "next": register.to_run(name),
+            "updates": _plain(register.of(name)),
+        })  # fmt: skip
     if not name:
         found = [_described(ledger, one) for one in incidents.values()]
         return Reply(200, {"incidents": found, "paused": ledger.paused})

@@ -24,7 +24,11 @@ RecoveryState = Literal[
 Role = Literal["viewer", "operator", "admin"]
 Verb = Literal[
     "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
-    "tried", "read",
+    "tried", "read", "update", "rollback",
+]  # fmt: skip
+UpdateState = Literal[
+    "waiting", "ordered", "joined", "running", "matched", "differs", "unproved", "replaced",
+    "failed",
 ]  # fmt: skip
 
 
@@ -182,6 +186,63 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     history: list[Passage] = []
 
 
+class Compared(msgspec.Struct, frozen=True):
+    """One quantity of the steps that were made twice: before a planned restart and after it.
+
+    steps      so many
+    worst, limit  relative to the earlier run: the largest difference of one step; of throughput,
+               how much slower the median is
+    """
+
+    quantity: str
+    steps: int
+    worst: float
+    limit: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is beyond the limit."""
+        return self.worst > self.limit
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
+    """Other code or another configuration for one job; each change of `state` is said again.
+
+    versions   "code", "config" -> exactly what is to run
+    before     what ran of these kinds when it was asked for; a kind that nobody knew is not there
+    urgent     not with the next restart, but by one of its own
+    state      waiting: for a restart; ordered: it has one of its own (`decision`); joined: a
+               restart that is under way runs it (`command`); running: it runs, and its steps are
+               not compared yet; matched, differs, unproved (no step was made twice): they are;
+               replaced: by another before it ran; failed: its restart did not come about
+    forced_at  when it gets a restart of its own at the latest
+    joined_at  when the restart that runs it was ordered, the job being stopped by then
+    ran_at     when that restart was done; None before
+    revision   0 for the first saying, then one more each time
+    undoes     the update that it takes back, "" where it is none of that
+    """
+
+    id: str
+    job: str
+    versions: dict[str, str]
+    before: dict[str, str]
+    urgent: bool
+    state: UpdateState
+    asked_at: float
+    forced_at: float
+    at: float
+    by: str
+    reason: str
+    note: str = ""
+    decision: str = ""
+    command: str = ""
+    joined_at: float | None = None
+    ran_at: float | None = None
+    undoes: str = ""
+    compared: list[Compared] = []
+    revision: int = 0
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="request"):
     """What a person asked for, taken or refused; the audit's other half.
 
@@ -189,6 +250,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     target  incident, decision or node
     until   of a snooze
     attempt of "tried": the step of the ladder that was made, and what came of it
+    versions of "update": what the job is to run
     control where its Control record stands: started_at and seq of the stream; None where none is
     """
 
@@ -204,6 +266,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     until: float | None = None
     attempt: Attempt | None = None
     control: tuple[float, int] | None = None
+    versions: dict[str, str] = {}
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="lease"):
@@ -276,13 +339,15 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     outcomes: list[Outcome] = []
     requests: list[Request] = []
     recoveries: list[Recovery] = []
+    updates: list[Update] = []
     rules: ActRules | None = None
     site: list[SiteFacts] = []
 
 
 ActionRecord = (
-    Decision | Command | Outcome | Recovery | Request | Lease | SiteFacts | ActRules | LedgerPart
-)
+    Decision | Command | Outcome | Recovery | Update | Request | Lease | SiteFacts | ActRules
+    | LedgerPart
+)  # fmt: skip
 
 
 class Used(msgspec.Struct, frozen=True):

@@ -1,0 +1,184 @@
+"""The register of code and configuration: what each job runs, ran before, and is to run. Pure.
+
+An update names exact versions, and so does a rollback: those that ran before. It joins the next
+restart of the job, whatever that is for; an urgent one, or one that joined none in time, gets a
+restart of its own. What then happens to it is said in its `Update` record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from telemetry.actions import Compared, Update, UpdateState
+from telemetry.findings import stable_id
+from telemetry.launching import VERSION_PATTERN
+
+KINDS = ("code", "config")
+OF_JOB_MAX = 100  # updates of one job; the oldest go
+JOBS_MAX = 10_000
+PENDING: frozenset[UpdateState] = frozenset({"waiting", "ordered", "joined"})
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,252}")
+_VERSION = re.compile(VERSION_PATTERN)
+
+
+class Register:
+    """Folds `Update` records, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, dict[str, Update]] = {}
+
+    def take(self, said: Update) -> None:
+        """A newer revision replaces the older one."""
+        of_job = self._jobs.setdefault(said.job, {})
+        known = of_job.get(said.id)
+        if known is None or said.revision > known.revision:
+            of_job[said.id] = said
+        while len(of_job) > OF_JOB_MAX:
+            del of_job[next(iter(of_job))]
+        while len(self._jobs) > JOBS_MAX:
+            del self._jobs[next(iter(self._jobs))]
+
+    def of(self, job: str) -> list[Update]:
+        """Its updates, oldest first."""
+        return list(self._jobs.get(job, {}).values())
+
+    def all(self) -> list[Update]:
+        """Those of all jobs."""
+        return [one for of_job in self._jobs.values() for one in of_job.values()]
+
+    def running(self, job: str) -> dict[str, str]:
+        """What it runs; a kind that nobody ever told is not there."""
+        ran = [one for one in self.of(job) if one.ran_at is not None]
+        found: dict[str, str] = {}
+        for one in sorted(ran, key=lambda one: one.ran_at or 0.0):
+            found.update(one.versions)
+        return found
+
+    def pending(self, job: str) -> Update | None:
+        """The one that is still to be run: there is one at most."""
+        return next((one for one in reversed(self.of(job)) if one.state in PENDING), None)
+
+    def to_run(self, job: str) -> dict[str, str]:
+        """What its next restart is to run."""
+        waiting = self.pending(job)
+        return {**self.running(job), **(waiting.versions if waiting is not None else {})}
+
+    def newest(self, job: str) -> Update | None:
+        """The one that ran last."""
+        ran = [one for one in self.of(job) if one.ran_at is not None]
+        return max(ran, key=lambda one: one.ran_at or 0.0, default=None)
+
+    def forget(self, before_s: float, known: Collection[str] = ()) -> None:
+        """Drop jobs of which nothing was said since, but those that are `known` to run."""
+        self._jobs = {
+            job: of_job for job, of_job in self._jobs.items()
+            if job in known or max(one.at for one in of_job.values()) >= before_s
+        }  # fmt: skip
+
+
+def asked(
+    register: Register, job: str, versions: Mapping[str, str], *, urgent: bool, by: str,
+    note: str, now_s: float, forced_s: float, undoes: str = "",
+) -> list[Update] | str:  # fmt: skip
+    """The update, after those that it replaces; why there is none else."""
+    why = _problem(job, versions)
+    if why:
+        return why
+    known, waiting = register.running(job), register.pending(job)
+    if waiting is not None and waiting.state != "waiting":
+        return f"update {waiting.id} is under way ({waiting.state}); ask again when it runs"
+    # What was still to be run of another kind is kept: one restart, one set of versions.
+    wanted = {**(waiting.versions if waiting is not None else {}), **versions}
+    if waiting is None and all(known.get(kind) == version for kind, version in wanted.items()):
+        return f"job {job} runs that already"
+    made = Update(
+        id=stable_id("update", job, by, f"{now_s!r}"), job=job, versions=wanted,
+        before={kind: known[kind] for kind in wanted if kind in known},
+        urgent=urgent or (waiting is not None and waiting.urgent), state="waiting",
+        asked_at=now_s, forced_at=now_s + forced_s, at=now_s, by=by, note=note, undoes=undoes,
+        reason="it joins the next restart of the job",
+    )  # fmt: skip
+    if waiting is None:
+        return [made]
+    made = msgspec.structs.replace(made, forced_at=min(made.forced_at, waiting.forced_at))
+    return [changed(waiting, "replaced", f"by {made.id}", now_s), made]
+
+
+def told(
+    register: Register, job: str, versions: Mapping[str, str], *, by: str, note: str, now_s: float
+) -> list[Update] | str:
+    """What the job runs as it is; nothing is restarted for it."""
+    why = _problem(job, versions)
+    if why:
+        return why
+    known = register.running(job)
+    return [Update(
+        id=stable_id("update", job, by, f"{now_s!r}"), job=job, versions=dict(versions),
+        before={kind: known[kind] for kind in versions if kind in known}, urgent=False,
+        state="unproved", asked_at=now_s, forced_at=now_s, at=now_s, by=by, note=note,
+        reason="told: nothing was restarted for it", ran_at=now_s,
+    )]  # fmt: skip
+
+
+def rolled_back(
+    register: Register, job: str, *, urgent: bool, by: str, note: str, now_s: float, forced_s: float
+) -> list[Update] | str:
+    """The newest update that ran is taken back: the versions before it are named."""
+    newest = register.newest(job)
+    if newest is None:
+        return f"no update of job {job} ever ran: there is nothing to go back to"
+    unknown = [kind for kind in newest.versions if kind not in newest.before]
+    if unknown:
+        return f"nobody told which {unknown[0]} job {job} ran before {newest.id}; name it: update"
+    return asked(
+        register, job, newest.before, urgent=urgent, by=by, note=note, now_s=now_s,
+        forced_s=forced_s, undoes=newest.id,
+    )  # fmt: skip
+
+
+def due(register: Register, now_s: float) -> list[Update]:
+    """Those that are to have a restart of their own."""
+    return [
+        one for one in register.all()
+        if one.state == "waiting" and (one.urgent or now_s >= one.forced_at)
+    ]  # fmt: skip
+
+
+def changed(
+    update: Update, state: UpdateState, reason: str, now_s: float, **more: object
+) -> Update:
+    """Said again."""
+    return msgspec.structs.replace(
+        update, state=state, reason=reason, at=now_s, revision=update.revision + 1, **more
+    )
+
+
+def judged(update: Update, compared: Iterable[Compared], now_s: float) -> Update:
+    """What the steps that were made twice say of it."""
+    found = list(compared)
+    bad = [one for one in found if one.differs]
+    if not found:
+        why = "no step was made twice: nothing is proved"
+        return changed(update, "unproved", why, now_s)
+    if not bad:
+        steps = max(one.steps for one in found)
+        return changed(update, "matched", f"{steps} steps as before it", now_s, compared=found)
+    said = ", ".join(f"{one.quantity} by {one.worst:.3g} (at most {one.limit:g})" for one in bad)
+    why = f"re-run steps differ: {said}; `nodewarden rollback {update.job}` takes it back"
+    return changed(update, "differs", why, now_s, compared=found)
+
+
+def _problem(job: str, versions: Mapping[str, str]) -> str:
+    if _JOB.fullmatch(job) is None:
+        return f"{job[:40]!r} is no job's name"
+    if not versions:
+        return "no version is named"
+    for kind, version in versions.items():
+        if kind not in KINDS:
+            return f"{kind[:40]!r} is none of {', '.join(KINDS)}"
+        if _VERSION.fullmatch(version) is None:
+            return f"{version[:40]!r} names no version: letters, digits and . _ : / @ + -"
+    return ""
