@@ -85,7 +85,8 @@ class SlurmExecutor:
         if command.dry_run:
             said = [Did("refused", "it was written for a dry run")]
         elif not _steps(command):
-            said = [Did("refused", f"Slurm is not asked for {command.step or command.action}")]
+            way = f"{command.mode} restart" if command.mode else command.step or command.action
+            said = [Did("refused", f"Slurm knows no {way}")]
         for step in () if said else _steps(command):
             said += self._step(step, command)
             if worst(said) != "done":
