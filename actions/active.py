@@ -19,6 +19,7 @@ from actions.ports import Teller
 from actions.rules import rules_of
 from actions.service import ActionService
 from actions.site import changes
+from actions.undone import UndoneWatch, warning
 from actions.updating import news
 from actions.view import shown
 from telemetry.actions import (
@@ -27,6 +28,7 @@ from telemetry.actions import (
     Decision,
     Lease,
     RecoveryState,
+    Request,
     SiteFacts,
     Update,
 )
@@ -61,6 +63,7 @@ class Active:
         self._refusals: list[float] = []
         self._untold: list[Control] = []
         self._housekept_s = clock.monotonic_s()
+        self._undone = UndoneWatch(outside.executor, service.ledger, clock)
         self._carrying = Carrying(
             service, outside, self._feed, clock, metrics, instance, self._commit,
             self._untold.append,
@@ -97,6 +100,7 @@ class Active:
         self._commit(self._service.due(self._clock.time_s()))
         self._commit(news(self._ledger, self._settings, self._clock.time_s()))
         self._carrying.round()
+        self._notice_undone()
         self._keep_house()
 
     def stop(self) -> None:
@@ -185,10 +189,15 @@ class Active:
             updates = [one for one in said if isinstance(one, Update)]
             return Reply(200, {
                 "request": _plain(request), "decisions": _plain(decided),
-                "updates": _plain(updates),
+                "updates": _plain(updates), "warning": self._warning(request),
             })  # fmt: skip
         missing = request.reason.startswith("no decision")
         return Reply(question.status or (404 if missing else 409), {"error": request.reason})
+
+    def _warning(self, request: Request) -> str:
+        """What a person should know who gives a node back."""
+        released = request.verb == "release"
+        return warning(request.target, self._feed.known.values()) if released else ""
 
     def _knows(self, target: str) -> bool:
         return target in self._feed.known or self._ledger.find(target) is not None
@@ -211,6 +220,15 @@ class Active:
                 _log.warning("control_unsent error=%s", error)
                 return
             del self._untold[0]
+
+    def _notice_undone(self) -> None:
+        """A person who gave a node back in the scheduler has spoken, as if by us."""
+        for request in self._undone.news(self._feed.known):
+            self._commit([request])
+            if request.control is not None:
+                self._untold.append(control_of(request))
+            self._metrics.requests.labels(request.verb, "true").inc()
+            _log.warning("undone node=%s %s", request.target, request.note)
 
     # -- the log
 
