@@ -99,6 +99,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     step    which part of carrying the decision out this is; "" where it is the whole
     mode    of a restart
     exclude nodes that the job must not get again
+    readmit nodes that it was kept from by an earlier command, and that were given back since
     fault   the incident's kind, for whoever reads the scheduler's reason; "" where there is none
     versions "code" and "config" -> what the job is to run from this restart on; {}: as before
     """
@@ -117,6 +118,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     step: CommandStep | Literal[""] = ""
     mode: RestartMode | None = None
     exclude: list[str] = []
+    readmit: list[str] = []
     fault: str = ""
     versions: dict[str, str] = {}
 
