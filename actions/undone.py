@@ -87,6 +87,21 @@ def held(ledger: Ledger) -> dict[str, Command]:
     }
 
 
+def readmitted(ledger: Ledger, job: str, excluded: Collection[str]) -> list[str]:
+    """Nodes that we once kept the job from, and that are not out any more: else a job that was
+    restarted a few times would have no nodes left.
+    """
+    if not job:
+        return []
+    once = {
+        node
+        for command, _ in ledger.done_commands()
+        if command.job == job and command.step in ("", "restart") and not command.dry_run
+        for node in command.exclude
+    }
+    return sorted(once - set(held(ledger)) - set(excluded))
+
+
 def given_back(ours: Collection[str], seen: Preconditions) -> list[str]:
     """Those that are seen to be in service again. What is not seen, or not said, is unknown."""
     return [

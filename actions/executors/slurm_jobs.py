@@ -113,7 +113,7 @@ class SlurmJobs:
             return Did("failed", f"job {name} is still being ended on {_nodes(job)}")
         if job.runs and not _leaves_out(job, excluded):
             return Did("refused", f"job {name} runs on {_nodes(job)}: it was not stopped")
-        answer = self._excluded(job, excluded)
+        answer = self._excluded(job, excluded, command.readmit)
         if answer is not None:
             return answer
         released = told(lambda: self._control.change(name, "release")) if job.held else Told()
@@ -124,14 +124,16 @@ class SlurmJobs:
 
     # -- parts
 
-    def _excluded(self, job: JobSeen, excluded: Sequence[str]) -> Did | None:
-        """None once it leaves them out, with all that it left out before."""
-        if not excluded or set(excluded) <= set(job.excluded):
+    def _excluded(
+        self, job: JobSeen, excluded: Sequence[str], readmit: Sequence[str]
+    ) -> Did | None:
+        """None once it leaves them out, with what its owner left out before."""
+        wanted = (set(job.excluded) - set(readmit)) | set(excluded)
+        if wanted == set(job.excluded):
             return None
-        wanted = {*job.excluded, *excluded}
         answer = told(lambda: self._control.exclude(job.id, wanted))
         after, is_so = self._looked(
-            job.id, lambda seen: seen is not None and wanted <= set(seen.excluded)
+            job.id, lambda seen: seen is not None and wanted == set(seen.excluded)
         )
         return None if is_so else answer.undone(f"job {job.id} {_how(after)}, and leaves none out")
 

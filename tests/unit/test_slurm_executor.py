@@ -286,6 +286,14 @@ def test_what_was_excluded_before_stays_excluded() -> None:
     assert "exclude 7 n2,n4" in slurm.calls
 
 
+def test_nodes_that_were_given_back_are_the_jobs_again() -> None:
+    slurm = FakeSlurm()
+    slurm.run("7", "n1", "n2", excluded=("n3", "n4"))
+    again = msgspec.structs.replace(RESTART, readmit=["n3"])
+    assert "done" == executor(slurm).execute(again).status
+    assert ("n2", "n4") == slurm.jobs["7"].excluded
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [({"may_requeue": False}, "allows no requeue"), ({"may_requeue": None}, "allows no requeue"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actions.ledger import Ledger
-from actions.undone import EVERY_S, UndoneWatch, held, warning
+from actions.undone import EVERY_S, UndoneWatch, held, readmitted, warning
 from telemetry.actions import Command, Lease, Outcome, Preconditions, Request
 from telemetry.testing import ManualClock
 from tests.acting import SETTINGS, Site, World, incident
@@ -89,6 +89,15 @@ def test_only_a_drain_that_was_made_can_be_undone(changes: dict[str, object]) ->
     assert {} == held(told(first))
     failed = msgspec.structs.replace(second, status="unknown")
     assert {} == held(told(first, failed))
+
+
+def test_a_job_may_have_again_what_was_given_back_and_nothing_that_is_out() -> None:
+    restart = did("isolate_and_restart", 11.0, step="restart", job="7", exclude=["n1", "n2"])
+    drain = did("isolate", 10.0)
+    assert ["n2"] == readmitted(told(*drain, *restart), "7", ["n9"])
+    assert ["n1"] == readmitted(told(*drain, *restart, *did("release", 12.0)), "7", ["n2"])
+    assert [] == readmitted(told(*drain, *restart), "8", [])
+    assert [] == readmitted(told(*drain, *restart), "", [])
 
 
 def test_a_scheduler_that_does_not_answer_is_asked_less_often() -> None:
