@@ -24,6 +24,7 @@ from actions.outside import Outside
 from actions.recovery.facts import ended, exited, over, runs, stands_still
 from actions.recovery.machine import Answer, Look, Order, begin, step
 from actions.service import ActionService, outcome
+from actions.undone import readmitted
 from actions.updating import joined
 from telemetry.actions import (
     ActionRecord,
@@ -187,6 +188,7 @@ class Carrying:
             expires_at=order.expires_at, incident=recovery.incident, job=recovery.job,
             epoch=self._ledger.epoch, dry_run=recovery.dry_run, step=order.step, mode=order.mode,
             exclude=recovery.targets, fault=self._fault(recovery.incident),
+            readmit=readmitted(self._ledger, recovery.job, recovery.targets),
             versions=self._ledger.versions.to_run(recovery.job) if order.step == "restart" else {},
         )  # fmt: skip
 
