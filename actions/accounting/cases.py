@@ -84,7 +84,9 @@ class Cases:
         waited = [row for row in rows if "approval" in row.phases]
         found = []
         for phase in PHASES:
-            if phase in OF_STOPS:
+            if phase == "down":  # where it was ours, it has its parts
+                of = [one for one in stopped if "act" not in one]
+            elif phase in OF_STOPS:
                 of = stopped
             elif phase in OF_COMMANDS:
                 of = [row.phases for row in carried_out]

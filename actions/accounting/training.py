@@ -196,7 +196,8 @@ class JobLife:
 
     def listed(self, job: Job, at: float) -> None:
         """The job as a listing at `at` shows it; a higher attempt is a restart."""
-        known, self.attempt = self.attempt, job.attempt
+        known = self.attempt
+        self.attempt = job.attempt if known is None else max(known, job.attempt)
         start_s, before_s = job.start, self._start
         self._start = job.start if job.start is not None else self._start
         if known is None or job.attempt <= known:
