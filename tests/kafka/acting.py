@@ -8,6 +8,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,12 +17,14 @@ from actions.ledger_log import decode
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.publisher import KafkaPublisher
 from nodewarden.clock import SystemClock
-from telemetry.actions import ActionRecord, Command, Decision, Outcome, Role
+from telemetry.actions import ActionRecord, Command, Decision, Outcome, Recovery, Role
 from telemetry.findings import Incident, Verdict
 from telemetry.settings import KafkaSettings
 from telemetry.topics import ACTIONS, INCIDENTS
 from tests.kafka.broker import Broker, free_port
 from tests.kafka.service import Service
+
+FIRST_MAX_S = 10.0  # until the first record comes: a consumer may start slowly
 
 TOKENS: dict[str, tuple[Role, str]] = {
     "vera": ("viewer", "v" * 32), "otto": ("operator", "o" * 32), "ada": ("admin", "a" * 32),
@@ -33,7 +36,7 @@ class ActService(Service):
 
     def __init__(
         self, broker: Broker, directory: Path, name: str, *, act: str = "none", point: str = "-",
-        **settings: float,
+        **settings: Any,
     ) -> None:  # fmt: skip
         port, self.api = free_port(), free_port()
         self.world = directory / "world"
@@ -94,19 +97,22 @@ def tell(broker: Broker, incidents: Sequence[Incident]) -> None:
 
 
 def said(broker: Broker) -> list[ActionRecord]:
-    """What is committed in `nodewarden.actions`, to the end or until nothing comes for a second."""
+    """What is committed in `nodewarden.actions`, to the end or until nothing comes for a second.
+
+    The last offset is the mark of a transaction, which nobody gets to see.
+    """
     reader = KafkaLogReader(KafkaSettings(brokers=(broker.address,)), SystemClock(), committed=True)
     place = (ACTIONS, 0)
     start, end = reader.bounds([place])[place]
     reader.assign({place: start})
     found: list[ActionRecord] = []
-    heard_s, offset = time.monotonic(), start
-    while offset < end - 1 and time.monotonic() - heard_s < 1.0:
+    quiet_s, offset = time.monotonic() + FIRST_MAX_S, start
+    while offset < end - 2 and time.monotonic() < quiet_s:
         for line in reader.poll(0.2):
             record = decode(line.value)
             assert record is not None, line
             found.append(record)
-            heard_s, offset = time.monotonic(), line.offset
+            quiet_s, offset = time.monotonic() + 1.0, line.offset
     reader.close()
     return found
 
@@ -115,7 +121,10 @@ def check_once(records: Sequence[ActionRecord]) -> None:
     """Each saying of a decision, each intent and each outcome stands there once."""
     sayings = Counter((one.id, one.revision) for one in records if isinstance(one, Decision))
     intents = Counter(one.id for one in records if isinstance(one, Command))
-    decided = Counter(one.decision for one in records if isinstance(one, Command))
+    decided = Counter(
+        (one.decision, one.step) for one in records if isinstance(one, Command)
+    )  # fmt: skip
     outcomes = Counter(one.command for one in records if isinstance(one, Outcome))
-    for counted in (sayings, intents, decided, outcomes):
+    states = Counter((one.id, one.revision) for one in records if isinstance(one, Recovery))
+    for counted in (sayings, intents, decided, outcomes, states):
         assert all(count == 1 for count in counted.values()), counted

@@ -7,10 +7,13 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from telemetry.actions import Command, Decision, Outcome, Request
+from telemetry.actions import Command, Decision, Outcome, Recovery, Request
+from telemetry.findings import Incident
 from telemetry.topics import TELEMETRY
 from tests.kafka.acting import TOKENS, ActService, check_once, incident, said, tell
 from tests.kafka.broker import Broker
@@ -41,6 +44,34 @@ def test_killed_at_any_point_each_decision_and_intent_is_there_once(
     done = second.world.read_text().split()[::2]
     assert len(done) == len(set(done)) == 2
     assert [one.status for one in records if isinstance(one, Outcome)] == ["done", "done"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [
+    "suspect.act.after", "stopping.intent.after", "cleaning.outcome.before", "replacing.act.before",
+    "restarting.act.after", "restarting.outcome.after",
+])  # fmt: skip
+def test_killed_in_any_state_of_a_recovery_each_step_is_done_once(
+    point: str, clean_topics: Broker, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {
+        "recovery": {"modes": ["replacement"], "look_s": 0.5},
+        "dry_run": False, "executor": "slurm", "slurm": {"timeout_s": 0.5},
+    }  # fmt: skip
+    with ActService(clean_topics, tmp_path, "first", act="kill", point=point, **settings) as first:
+        first.wait_active()
+        with ActService(clean_topics, tmp_path, "second", **settings) as second:
+            tell(clean_topics, [recoverable("a")])
+            assert first.wait() == -signal.SIGKILL
+            second.wait_active()
+            wait_for(lambda: recovered(clean_topics) == ["running"])
+    records = said(clean_topics)
+    check_once(records)
+    steps = [one.step for one in records if isinstance(one, Command)]
+    assert steps == ["drain", "stop", "clean", "replace", "restart"]
+    done = second.world.read_text().split()[::2]
+    assert len(done) == len(set(done)) == 5
+    assert [one.status for one in records if isinstance(one, Outcome)] == ["done"] * 5
 
 
 @pytest.mark.slow
@@ -139,6 +170,18 @@ def test_a_broker_that_goes_away_ends_the_instance_and_nothing_is_doubled(
         tell(own_kafka, [incident("a", rev=1), incident("b")])
         wait_for(lambda: finished(own_kafka, 2))
     check_once(said(own_kafka))
+
+
+def recoverable(name: str) -> Incident:
+    """A node of a job is broken: it is to go, and the job to be restarted."""
+    story = incident(name, job="7")
+    verdict = msgspec.structs.replace(story.verdict, action="isolate_and_restart")
+    return msgspec.structs.replace(story, verdict=verdict, verdicts=[verdict])
+
+
+def recovered(broker: Broker) -> list[str]:
+    """Where each recovery stands."""
+    return list({one.id: one.state for one in said(broker) if isinstance(one, Recovery)}.values())
 
 
 def decided(broker: Broker, name: str) -> list[str]:
