@@ -6,6 +6,7 @@ of every client, its credentials and rights aside, shows by then.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -16,6 +17,9 @@ from telemetry.errors import SourceUnavailable
 from telemetry.settings import KafkaSettings, SecuritySettings
 
 PAUSE_S = 0.2
+# With TLS 1.3 a broker refuses our certificate after the handshake and ends the connection: what we
+# have sent by then may keep its words from us. The second time we listen before we say anything.
+LISTEN_S = 1.0
 ANSWER_MAX_BYTES = 65_536
 _HANDSHAKE = 17  # SaslHandshake; version 1 is of Kafka 1.0 and still there in Kafka 4
 _NO_LOGIN_HERE = 34  # ILLEGAL_SASL_STATE: the listener knows no login
@@ -40,15 +44,17 @@ def await_broker(settings: KafkaSettings, timeout_s: float) -> None:
     context = ssl_context(security) if uses_tls(security) else None
     end_s = time.monotonic() + timeout_s
     share_s = max(timeout_s / max(len(settings.brokers), 1), min(timeout_s, 1.0))
+    listen_s = 0.0
     while True:
         refused: BrokerRefuses | None = None
         hint = ""
         for broker in settings.brokers:
             left_s = min(max(end_s - time.monotonic(), 0.1), share_s)
             try:
-                _try(broker, security, context, left_s)
+                _try(broker, security, context, left_s, listen_s)
             except _Away as error:
                 hint = str(error) or hint
+                listen_s = LISTEN_S if str(error) else listen_s
             except BrokerRefuses as error:
                 refused = error
             else:
@@ -63,8 +69,9 @@ def await_broker(settings: KafkaSettings, timeout_s: float) -> None:
 
 
 def _try(
-    broker: str, security: SecuritySettings, context: ssl.SSLContext | None, timeout_s: float
-) -> None:
+    broker: str, security: SecuritySettings, context: ssl.SSLContext | None, timeout_s: float,
+    listen_s: float,
+) -> None:  # fmt: skip
     host, _, port = broker.rpartition(":")
     host = host.strip("[]")
     try:
@@ -78,6 +85,7 @@ def _try(
             return
         try:
             with context.wrap_socket(plain, server_hostname=host) as secured:
+                _listen(secured, min(listen_s, timeout_s))
                 _ask(secured, broker, security)
         except ssl.SSLError as error:
             raise BrokerRefuses(_tls_fault(broker, error)) from error
@@ -85,6 +93,17 @@ def _try(
             raise _Away from error
         except OSError as error:
             raise BrokerRefuses(_no_tls(broker)) from error
+
+
+def _listen(connection: ssl.SSLSocket, listen_s: float) -> None:
+    """Raises ssl.SSLError where the broker says why it ends the connection."""
+    if listen_s <= 0.0:
+        return
+    timeout_s = connection.gettimeout()
+    connection.settimeout(listen_s)
+    with contextlib.suppress(TimeoutError):  # it waits for our question, as it should
+        connection.recv(1)
+    connection.settimeout(timeout_s)
 
 
 def _ask(connection: socket.socket, broker: str, security: SecuritySettings) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from telemetry.broker_security import KEY, uses_login
-from telemetry.settings import KafkaSettings
+from telemetry.settings import KafkaSettings, SecuritySettings
 
 ACLS = "deploy/kafka/acls.md"
 _RESOURCES = {
     "TopicAuthorizationFailedError": "topic",
     "GroupAuthorizationFailedError": "consumer group",
+    "TransactionalIdAuthorizationFailedError": "transactional id",
     "ClusterAuthorizationFailedError": "the cluster, nor to write to any topic",
 }
 
@@ -32,8 +33,16 @@ def right_fault(settings: KafkaSettings, error: str, named: Sequence[object]) ->
     named  what it holds: a topic, a group, or a set of them
     """
     what = f"{_RESOURCES.get(error, 'this')} {', '.join(sorted(_names(named)))}".strip()
-    user = repr(settings.security.username) if uses_login(settings.security) else "this client"
-    return f"the broker gives {user} no right to {what}; see {ACLS}"
+    return f"the broker gives {_client(settings.security)} no right to {what}; see {ACLS}"
+
+
+def _client(security: SecuritySettings) -> str:
+    """Whom the broker takes us for, as far as the settings say it."""
+    if uses_login(security):
+        return repr(security.username)
+    if security.certificate_file:
+        return f"the owner of {security.certificate_file}"
+    return "this client"
 
 
 def _names(named: Iterable[object]) -> set[str]:

@@ -5,7 +5,6 @@ The only module that imports kafka-python for consuming.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import kafka.errors
 from kafka import KafkaConsumer, TopicPartition
 
 from collectors.broker.faults import fault_text
+from collectors.broker.hidden import look_for_hidden
 from collectors.broker.login import await_acceptance
 from telemetry.archive_line import ArchiveLine
 from telemetry.broker_security import client_options
@@ -25,7 +25,6 @@ PARTITION_BYTES_MAX = 4_000_000  # of one fetch; a single larger record comes al
 FETCH_BYTES_MAX = 16_000_000
 # A record of any size that a broker takes must be readable: rejecting it is the fold's work.
 ANSWER_BYTES_MAX = 300_000_000
-HIDDEN_WAIT_MS = 2_000  # so long a topic that is not there is looked for
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -63,8 +62,8 @@ class KafkaLogReader:
         Raises SourceUnavailable where we have no right to see it.
         """
         found = sorted(self._asked("partitions_for_topic", topic) or ())
-        if not found and self._settings.security.protocol != "plaintext":
-            self._look_for_hidden(topic)
+        if not found:
+            look_for_hidden(self._consumer, self._settings, topic)
         return found
 
     def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
@@ -104,18 +103,6 @@ class KafkaLogReader:
     def close(self) -> None:
         """Leave."""
         self._consumer.close(autocommit=False, timeout_ms=1000)
-
-    def _look_for_hidden(self, topic: str) -> None:
-        """A list of all topics leaves out what is hidden from us; asked for by name, it is said."""
-        with contextlib.suppress(kafka.errors.KafkaTimeoutError):
-            try:
-                self._consumer.beginning_offsets(
-                    [TopicPartition(topic, 0)], timeout_ms=HIDDEN_WAIT_MS
-                )
-            except kafka.errors.TopicAuthorizationFailedError as error:
-                raise self._unavailable(error) from error
-            except kafka.errors.UnknownTopicOrPartitionError:
-                return
 
     def _ask_when_silent(self) -> None:
         """A poll looks the same without a broker and without news: tell them apart in time."""

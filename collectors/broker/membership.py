@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from collectors.broker.faults import fault_text
+from collectors.broker.hidden import look_for_hidden
 from collectors.broker.login import await_acceptance
 from telemetry.broker_security import client_options
 from telemetry.errors import SourceUnavailable
@@ -41,7 +42,10 @@ class Membership:
         except (kafka.errors.KafkaError, ValueError) as error:
             raise SourceUnavailable(fault_text(settings, error)) from error
         if not found:
-            self.close()
+            try:
+                look_for_hidden(self._consumer, settings, topic)
+            finally:
+                self.close()
             raise SourceUnavailable(f"no topic {topic}; make it: nodewarden topics create")
 
     def is_active(self, timeout_s: float) -> bool:

@@ -9,6 +9,7 @@ without our knowing is then there twice; streams' sequence numbers tell.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +35,8 @@ RECORD_FAULTS = (
 ENVELOPE_BYTES = 65_536
 BATCH_BYTES_MAX = 262_144
 END_S = 2.0
+# A send that waits for its topic's metadata waits for nothing once the producer has ended: look.
+BLOCK_S = 1.0
 # The waiting ends where our callers say; a producer that gives up by itself loses its sequence.
 _DELIVERY_MS = 24 * 3600 * 1000
 
@@ -63,6 +66,7 @@ class Pipe:
         """
         self._settings = settings
         self._record_max_bytes = settings.record_max_bytes
+        self._blocks_max = max(math.ceil(connect_s / BLOCK_S), 1)
         self._unsettled: deque[_Entry] = deque()
         self.unsettled_bytes = 0
         self.broken: str | None = None
@@ -125,12 +129,22 @@ class Pipe:
 
     def _find(self, topic: str) -> None:
         try:
-            self._producer.partitions_for(topic)
+            self._partitions(topic)
         except kafka.errors.KafkaError as error:
             self.end()
             if is_refusal(error):
                 raise NotAccepted(fault_text(self._settings, error)) from error
             raise PublishError(f"{topic}: {error}; run `nodewarden topics check`") from error
+
+    def _partitions(self, topic: str) -> None:
+        for left in reversed(range(self._blocks_max)):
+            try:
+                self._producer.partitions_for(topic)
+            except kafka.errors.KafkaTimeoutError:
+                if not left:
+                    raise
+            else:
+                return
 
     def _fault(self, message: Message) -> str | None:
         if message.value is not None and len(message.value) > self._record_max_bytes:
@@ -142,10 +156,7 @@ class Pipe:
     def _hand_over(self, entry: _Entry) -> None:
         message = entry.message
         try:
-            entry.future = self._producer.send(
-                message.topic, message.value, key=message.key, partition=message.partition,
-                headers=list(message.headers),
-            )  # fmt: skip
+            entry.future = self._sent(message)
         except RECORD_FAULTS as error:
             entry.fault = str(error)
         except ValueError as error:  # a partition that the topic does not have
@@ -153,7 +164,23 @@ class Pipe:
         except kafka.errors.KafkaError as error:
             self._break(f"{message.topic}: {fault_text(self._settings, error)}", error)
         else:
-            entry.future.add_errback(self._failed)
+            if entry.future is not None:
+                entry.future.add_errback(self._failed)
+
+    def _sent(self, message: Message) -> Any:
+        """The producer's future; None where it broke while we waited for the topic."""
+        for left in reversed(range(self._blocks_max)):
+            try:
+                return self._producer.send(
+                    message.topic, message.value, key=message.key, partition=message.partition,
+                    headers=list(message.headers),
+                )  # fmt: skip
+            except kafka.errors.KafkaTimeoutError:
+                if self.broken is not None:
+                    return None
+                if not left:
+                    raise
+        return None
 
     def _failed(self, error: Exception) -> None:
         self._break(fault_text(self._settings, error), error)
@@ -180,7 +207,7 @@ def _options(settings: KafkaSettings, client_id: str, connect_s: float) -> dict[
         "allow_auto_create_topics": False,
         "bootstrap_timeout_ms": int(connect_s * 1000),
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
-        "max_block_ms": int(connect_s * 1000),
+        "max_block_ms": int(min(connect_s, BLOCK_S) * 1000),
         "delivery_timeout_ms": _DELIVERY_MS,
         "reconnect_backoff_max_ms": 1000,
         "batch_size": min(BATCH_BYTES_MAX, settings.record_max_bytes),

@@ -18,6 +18,7 @@ from collectors.broker.login import await_acceptance
 from collectors.link import Message
 from telemetry.broker_probe import BrokerRefuses
 from telemetry.broker_security import client_options
+from telemetry.broker_words import right_fault
 from telemetry.errors import Fenced, NotAccepted, PublishError, SourceUnavailable
 from telemetry.settings import KafkaSettings
 
@@ -37,7 +38,7 @@ class Transactions:
 
         timeout_s  a transaction that is open for so long is aborted by the broker
         """
-        self._settings = settings
+        self._settings, self._name = settings, name
         self._wait_s = settings.request_timeout_s
         try:
             await_acceptance(settings, self._wait_s)
@@ -97,8 +98,14 @@ class Transactions:
     def _error(self, error: Exception) -> PublishError:
         if isinstance(error, _FENCED):
             return Fenced("another instance has taken over; this one ends")
-        said = fault_text(self._settings, error)
+        said = self._fault(error)
         return NotAccepted(said) if is_refusal(error) else PublishError(said)
+
+    def _fault(self, error: Exception) -> str:
+        """The library's error does not say which id we may not use."""
+        if isinstance(error, kafka.errors.TransactionalIdAuthorizationFailedError):
+            return right_fault(self._settings, type(error).__name__, (self._name,))
+        return fault_text(self._settings, error)
 
 
 def _options(settings: KafkaSettings, name: str, timeout_s: float) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 # trying things. Broker and controller run in one JVM (KRaft); Maven fetches the jars.
 #
 #   kafka.sh install              the jars, once, into a cache (about 50 MB)
-#   kafka.sh start DIR [PORT] [--secure]
+#   kafka.sh start DIR [PORT] [--secure | --certificates]
 #                                 broker on PORT (default 9092), its controller on PORT + 1; the data
 #                                 stays in DIR: another start on the same DIR goes on with it.
 #                                 --secure, at the first start: TLS, SASL/SCRAM and ACLs. Then
 #                                 DIR/tls/ca.pem is the authority, DIR/users/NAME holds the password
 #                                 of each user (admin may do everything), DIR/admin.properties is for
-#                                 Kafka's own tools
+#                                 Kafka's own tools.
+#                                 --certificates is the same where clients prove themselves by
+#                                 certificates in place of passwords: DIR/users/NAME.pem and NAME.key;
+#                                 the broker knows them as User:CN=NAME
 #   kafka.sh status DIR           says whether it runs: exit 0 or 1
 #   kafka.sh kill DIR             SIGKILL: what a power cut is
 #   kafka.sh stop DIR             SIGTERM, then wait
@@ -20,7 +23,7 @@
 # KAFKA_JARS   where the jars are kept (default ${XDG_CACHE_HOME:-~/.cache}/apache-kafka-VERSION)
 # KAFKA_HEAP   the JVM's heap (default 256m)
 # KAFKA_HOSTS  names and addresses in the certificate beside 127.0.0.1 and localhost, blank-separated
-# KAFKA_ACLS   "none": --secure gives nobody rights (deploy/kafka/acls.sh, half a minute)
+# KAFKA_ACLS   "none": a secure broker gives nobody rights (deploy/kafka/acls.sh, half a minute)
 # KAFKA_EXTRA  more broker settings, one a line or blank-separated: "message.max.bytes=8000000"
 #
 # Exit: 0 done, 1 the broker did not start or does not run, 2 usage, 3 Java or Maven is missing.
@@ -44,7 +47,7 @@ need() { # PROGRAM WHAT
     command -v "$1" >/dev/null 2>&1 || fail 3 "$1 is missing; install $2"
 }
 
-usage() { fail 2 "usage: kafka.sh install | start DIR [PORT] [--secure] | status|kill|stop DIR | topics|groups|acls DIR ARGS"; }
+usage() { fail 2 "usage: kafka.sh install | start DIR [PORT] [--secure | --certificates] | status|kill|stop DIR | topics|groups|acls DIR ARGS"; }
 
 installed() { [ -f "$JARS/.complete" ]; }
 
@@ -91,11 +94,16 @@ XML
 
 tool() { java -Xmx128m -XX:TieredStopAtLevel=1 -cp "$JARS/*" "$@"; }
 
-secure() { [ -f "$1/admin.properties" ]; } # DIR
+secure() { [ -f "$1/admin.properties" ]; }       # DIR
+by_certificate() { [ -f "$1/users/admin.pem" ]; } # DIR
+
+listener() { # DIR
+    if by_certificate "$1"; then echo SSL; elif secure "$1"; then echo SASL_SSL; else echo PLAINTEXT; fi
+}
 
 settings() { # DIR PORT
-    local listener=PLAINTEXT
-    secure "$1" && listener=SASL_SSL
+    local listener
+    listener="$(listener "$1")"
     cat <<CONF
 process.roles=broker,controller
 node.id=1
@@ -126,11 +134,21 @@ CONF
 
 security() { # DIR
     # The controller listens on 127.0.0.1 only, and knows nobody by name.
-    cat <<CONF
+    if by_certificate "$1"; then
+        cat <<CONF
+ssl.client.auth=required
+super.users=User:CN=admin;User:CN=broker;User:ANONYMOUS
+CONF
+    else
+        cat <<CONF
 sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256
 sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=$(login "$1")
 listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=$(login "$1")
+super.users=User:admin;User:ANONYMOUS
+CONF
+    fi
+    cat <<CONF
 ssl.keystore.type=PEM
 ssl.keystore.location=$1/tls/broker.pem
 ssl.truststore.type=PEM
@@ -138,7 +156,6 @@ ssl.truststore.location=$1/tls/ca.pem
 ssl.enabled.protocols=TLSv1.3,TLSv1.2
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=false
-super.users=User:admin;User:ANONYMOUS
 CONF
 }
 
@@ -147,25 +164,53 @@ login() { # DIR
         "password=\"$(cat "$1/users/admin")\";"
 }
 
-# Certificates of an authority of our own, a password for each user, and how an admin logs in.
-secrets() { # DIR
+# Certificates of an authority of our own, a password or certificate for each user, and how an admin
+# logs in.
+secrets() { # DIR HOW
     need openssl "OpenSSL"
-    local user
     (
         umask 077
         mkdir -p "$1/tls" "$1/users"
         certificates "$1/tls" >"$1/tls/openssl.log" 2>&1 ||
             fail 1 "no certificates: $(tail -n 1 "$1/tls/openssl.log")"
-        for user in admin $("$ACLS" users); do openssl rand -hex 24 >"$1/users/$user"; done
-        cat >"$1/admin.properties.new" <<CONF
-security.protocol=SASL_SSL
-sasl.mechanism=SCRAM-SHA-512
-sasl.jaas.config=$(login "$1")
+        "$2" "$1"
+        cat >>"$1/admin.properties.new" <<CONF
 ssl.truststore.type=PEM
 ssl.truststore.location=$1/tls/ca.pem
 CONF
         mv "$1/admin.properties.new" "$1/admin.properties" # last: now all of it is there
     )
+}
+
+passwords() { # DIR
+    local user
+    for user in admin $("$ACLS" users); do openssl rand -hex 24 >"$1/users/$user"; done
+    cat >"$1/admin.properties.new" <<CONF
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=$(login "$1")
+CONF
+}
+
+client_certificates() { # DIR
+    local user
+    for user in $("$ACLS" users) admin; do
+        signed "$1/tls" "$1/users/$user" "$user" >>"$1/tls/openssl.log" 2>&1 ||
+            fail 1 "no certificate of $user: $(tail -n 1 "$1/tls/openssl.log")"
+    done
+    cat "$1/users/admin.key" "$1/users/admin.pem" >"$1/tls/admin.pem"
+    cat >"$1/admin.properties.new" <<CONF
+security.protocol=SSL
+ssl.keystore.type=PEM
+ssl.keystore.location=$1/tls/admin.pem
+CONF
+}
+
+signed() { # DIR-OF-THE-AUTHORITY FILE NAME: FILE.key and FILE.pem
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$3" \
+        -keyout "$2.key" -out "$2.csr"
+    openssl x509 -req -in "$2.csr" -CA "$1/ca.pem" -CAkey "$1/ca.key" -CAcreateserial -days 3650 -out "$2.pem"
+    rm "$2.csr"
 }
 
 certificates() { # DIR
@@ -191,7 +236,7 @@ answers() { # PORT
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-start() { # DIR PORT SECURE
+start() { # DIR PORT HOW: "", passwords or client_certificates
     need java "a Java runtime, 17 or newer"
     install
     mkdir -p "$1"
@@ -201,9 +246,9 @@ start() { # DIR PORT SECURE
     answers "$port" && fail 1 "port $port is taken"
     local fresh=""
     [ -f "$dir/data/meta.properties" ] || fresh=yes
-    if [ "$3" = yes ] && ! secure "$dir"; then
+    if [ -n "$3" ] && ! secure "$dir"; then
         [ -n "$fresh" ] || fail 1 "$dir holds the data of a broker without security; take another"
-        secrets "$dir"
+        secrets "$dir" "$3"
     fi
     (umask 077 && settings "$dir" "$port" >"$dir/server.properties")
     echo "$port" >"$dir/port"
@@ -227,7 +272,9 @@ start() { # DIR PORT SECURE
 
 rights() { # DIR
     [ "${KAFKA_ACLS:-}" != none ] || return 0
-    "$ACLS" apply "$here/kafka.sh" acls "$1" >"$1/acls.new" 2>&1 && mv "$1/acls.new" "$1/acls.log" && return
+    local prefix="${USERS_PREFIX-nodewarden-}"
+    ! by_certificate "$1" || prefix="CN=$prefix" # Kafka's name for who shows a certificate
+    USERS_PREFIX="$prefix" "$ACLS" apply "$here/kafka.sh" acls "$1" >"$1/acls.new" 2>&1 && mv "$1/acls.new" "$1/acls.log" && return
     end "$1" KILL
     fail 1 "no rights could be given: $(tail -n 1 "$1/acls.new")"
 }
@@ -235,7 +282,7 @@ rights() { # DIR
 format() { # DIR
     local id user
     local -a users=()
-    if secure "$1"; then
+    if [ "$(listener "$1")" = SASL_SSL ]; then
         for user in admin $("$ACLS" users); do
             users+=(--add-scram "SCRAM-SHA-512=[name=$user,password=$(cat "$1/users/$user")]")
         done
@@ -270,15 +317,16 @@ dir=${2:-}
 case $verb in
 install) install ;;
 start)
-    port="" secured=""
+    port="" how=""
     for argument in "${@:3}"; do
         case $argument in
-        --secure) secured=yes ;;
+        --secure) how=passwords ;;
+        --certificates) how=client_certificates ;;
         [0-9]*) port=$argument ;;
         *) usage ;;
         esac
     done
-    start "$dir" "${port:-9092}" "$secured"
+    start "$dir" "${port:-9092}" "$how"
     ;;
 status) status "$dir" ;;
 kill) end "$dir" KILL ;;

@@ -8,11 +8,13 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
+from typing import Literal
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "local" / "kafka.sh"
 VERB_MAX_S = 240.0
 PORTS = range(20_000, 32_000)
 NOTHING_TO_RUN = 3  # the script's exit status where Java, Maven or the jars are missing
+Proof = Literal["passwords", "certificates"]
 # Tests that send records larger than topics allow raise the topic's own limit up to this.
 SETTINGS = "message.max.bytes=12000000 log.retention.check.interval.ms=1000"
 
@@ -29,11 +31,12 @@ class Broker:
     """One broker and its data; `start` after `kill` or `stop` goes on with the same data."""
 
     def __init__(
-        self, directory: Path, advertised_port: int | None = None, *, secure: bool = False
-    ) -> None:
+        self, directory: Path, advertised_port: int | None = None, *,
+        secure: Proof | None = None,
+    ) -> None:  # fmt: skip
         """`advertised_port`: where it tells clients to find it, a proxy's port.
 
-        secure  with TLS, SASL/SCRAM and an authorizer that gives nobody rights
+        secure  with TLS, an authorizer that gives nobody rights, and how clients prove themselves
         """
         self._secure = secure
         self.directory = directory
@@ -50,7 +53,7 @@ class Broker:
         for program in ("java", "mvn"):
             if shutil.which(program) is None:
                 raise BrokerMissing(f"real Apache Kafka needs {program}, which is not installed")
-        self._verb("start", str(self.port), *(("--secure",) if self._secure else ()))
+        self._verb("start", str(self.port), *_HOW[self._secure][1:])
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -61,8 +64,7 @@ class Broker:
         self._verb("stop")
 
     def _verb(self, verb: str, *arguments: str) -> None:
-        listener = "SASL_SSL" if self._secure else "PLAINTEXT"
-        advertised = f"advertised.listeners={listener}://{self.address}"
+        advertised = f"advertised.listeners={_HOW[self._secure][0]}://{self.address}"
         done = subprocess.run(
             [str(SCRIPT), verb, str(self.directory), *arguments],
             stdin=subprocess.DEVNULL,
@@ -76,6 +78,14 @@ class Broker:
             raise BrokerMissing(done.stderr.strip())
         if done.returncode != 0:
             raise BrokerFailed(f"kafka.sh {verb}: exit {done.returncode}: {done.stderr.strip()}")
+
+
+# Its listener, and the script's option.
+_HOW: dict[Proof | None, tuple[str, ...]] = {
+    None: ("PLAINTEXT",),
+    "passwords": ("SASL_SSL", "--secure"),
+    "certificates": ("SSL", "--certificates"),
+}
 
 
 def free_port() -> int:

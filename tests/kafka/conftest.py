@@ -15,7 +15,7 @@ import pytest
 from collectors.broker.admin import Admin
 from telemetry.settings import KafkaSettings
 from telemetry.topics import TOPICS
-from tests.kafka.broker import Broker, BrokerFailed, BrokerMissing
+from tests.kafka.broker import Broker, BrokerFailed, BrokerMissing, Proof
 from tests.kafka.proxy import Proxy
 
 SHARDS = ("main", "history")
@@ -77,7 +77,7 @@ def _running(directory: Path, proxy: Proxy | None = None) -> Iterator[Broker]:
     broker.stop()
 
 
-def started(directory: Path, proxy: Proxy | None = None, *, secure: bool = False) -> Broker:
+def started(directory: Path, proxy: Proxy | None = None, *, secure: Proof | None = None) -> Broker:
     """Another process may take a free port before the broker does, so it is tried again."""
     failures = []
     for attempt in range(START_TRIES):

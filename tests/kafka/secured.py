@@ -1,9 +1,10 @@
-"""A broker with TLS, SASL/SCRAM and an authorizer, its users, and the rights of deploy/kafka."""
+"""A broker with TLS and an authorizer, its users, and the rights of deploy/kafka."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from kafka.admin import (
 
 from telemetry.broker_security import client_options
 from telemetry.settings import KafkaSettings, SecuritySettings
-from tests.kafka.broker import Broker
-from tests.kafka.conftest import SHARDS
-from tests.kafka.service import ROOT, toml
+from tests.kafka.broker import Broker, Proof
+from tests.kafka.conftest import SHARDS, started
+from tests.kafka.service import ROOT, nodewarden, toml
 
 SCRIPT = ROOT / "deploy" / "kafka" / "acls.sh"
 PREFIX = "nodewarden-"
@@ -39,19 +40,20 @@ def rules() -> list[Rule]:
 
 
 class Secured:
-    """The broker for its users."""
+    """The broker for its users, who prove themselves in one of two ways."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, broker: Broker, proof: Proof) -> None:
+        self.broker, self.proof = broker, proof
         self.ca_file = broker.directory / "tls" / "ca.pem"
 
     def security(self, user: str, **changed: str) -> dict[str, str]:
         """The table `kafka.security` of a user, `admin` or one of deploy/kafka/acls.sh."""
-        name = user if user == "admin" else PREFIX + user
-        return {
-            "protocol": "sasl_ssl", "ca_file": str(self.ca_file), "username": name,
-            "password_file": str(self.broker.directory / "users" / name), **changed,
-        }  # fmt: skip
+        file = str(self.broker.directory / "users" / self._name(user))
+        shown = {"protocol": "ssl", "certificate_file": f"{file}.pem", "key_file": f"{file}.key"}
+        if self.proof == "passwords":
+            name = self._name(user)
+            shown = {"protocol": "sasl_ssl", "username": name, "password_file": file}
+        return {"ca_file": str(self.ca_file), **shown, **changed}
 
     def kafka(self, user: str, **changed: str) -> dict[str, Any]:
         """The table `kafka`."""
@@ -65,11 +67,15 @@ class Secured:
             brokers=(self.broker.address,), security=SecuritySettings(**security)
         )  # fmt: skip
 
+    def tables(self, user: str, **changed: str) -> dict[str, Any]:
+        """What every service of a user has in its settings file."""
+        shards = {"shards": list(SHARDS), "history_shards": ["history"]}
+        return {**shards, "kafka": self.kafka(user, **changed)}
+
     def config(self, directory: Path, user: str, **changed: str) -> Path:
         """A settings file of a user."""
         file = directory / f"{user}.toml"
-        tables = {"shards": SHARDS, "history_shards": ["history"]}
-        file.write_text(toml({**tables, "kafka": self.kafka(user, **changed)}))
+        file.write_text(toml(self.tables(user, **changed)))
         return file
 
     def give(self, wanted: list[Rule]) -> None:
@@ -78,17 +84,40 @@ class Secured:
             bootstrap_servers=[self.broker.address], **client_options(self.settings("admin"))
         )
         try:
-            client.create_acls([acl for rule in wanted for acl in _acls(rule)])
+            client.create_acls([acl for rule in wanted for acl in self._acls(rule)])
         finally:
             client.close()
 
+    @staticmethod
+    def _name(user: str) -> str:
+        return user if user == "admin" else PREFIX + user
 
-def _acls(rule: Rule) -> Iterator[ACL]:
-    user, operations, kind, names = rule
+    def _acls(self, rule: Rule) -> Iterator[ACL]:
+        called = self._name(rule[0])
+        return _acls(
+            f"User:CN={called}" if self.proof == "certificates" else f"User:{called}", rule
+        )
+
+
+@contextmanager
+def secured_broker(directory: Path, proof: Proof) -> Iterator[Secured]:
+    """Running until the end of the block: all topics, and the rights of deploy/kafka/acls.sh."""
+    broker = started(directory / "kafka", secure=proof)
+    try:
+        found = Secured(broker, proof)
+        found.give(rules())
+        nodewarden("topics", "create", "--config", found.config(directory, "operator"))
+        yield found
+    finally:
+        broker.stop()
+
+
+def _acls(principal: str, rule: Rule) -> Iterator[ACL]:
+    _, operations, kind, names = rule
     for operation in operations.split(","):
         for name in names.split():
             yield ACL(
-                principal=f"User:{PREFIX}{user}", host="*",
+                principal=principal, host="*",
                 operation=_OPERATIONS[operation], permission_type=ACLPermissionType.ALLOW,
                 resource_pattern=ResourcePattern(
                     _KINDS.get(kind, ResourceType.TOPIC),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,11 @@ from collectors.link import Message
 from nodewarden.clock import SystemClock
 from telemetry.errors import SourceUnavailable
 from telemetry.topics import INCIDENTS, TELEMETRY
-from tests.kafka.conftest import SHARDS, started
-from tests.kafka.live import LiveArchiver, LiveWorker
-from tests.kafka.secured import PREFIX, Secured, rules
-from tests.kafka.service import ROOT, Service, nodewarden
+from tests.kafka.least_rights import check_all_work
+from tests.kafka.live import LiveWorker
+from tests.kafka.refused import COMMANDS, WRITERS, command_line, last_words
+from tests.kafka.secured import PREFIX, Secured, secured_broker
+from tests.kafka.service import Service, nodewarden
 
 pytestmark = pytest.mark.kafka
 
@@ -31,16 +31,8 @@ FAULT = "xid79@2+300"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """All topics, and the rights of deploy/kafka/acls.sh."""
-    broker = started(tmp_path_factory.mktemp("secured"), secure=True)
-    try:
-        found = Secured(broker)
-        found.give(rules())
-        config = found.config(tmp_path_factory.mktemp("operator"), "operator")
-        nodewarden("topics", "create", "--config", config)
+    with secured_broker(tmp_path_factory.mktemp("secured"), "passwords") as found:
         yield found
-    finally:
-        broker.stop()
 
 
 @pytest.fixture(scope="module")
@@ -54,55 +46,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def last_words(config: Path, *arguments: str | Path) -> str:
-    """What a command that ends with 3 said last; none of it is a traceback or a password."""
-    done = subprocess.run(
-        [sys.executable, "-m", "nodewarden", *map(str, arguments), "--config", str(config)],
-        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        timeout=COMMAND_MAX_S,
-    )  # fmt: skip
-    assert 3 == done.returncode, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "wrong-password" not in done.stdout + done.stderr
-    ours = [line for line in done.stderr.splitlines() if line.startswith("nodewarden: ")]
-    assert 1 == len(ours), done.stderr
-    return ours[0]
-
-
-def commands(inputs: Path, out: Path) -> list[tuple[str | Path, ...]]:
-    """Of every client of Kafka one that ends by itself when it is refused."""
-    return [
-        ("topics", "check"),
-        ("stream",),
-        ("archive", "--out", out),
-        ("inventory", "--once", "--from", inputs / "jobs.json"),
-        ("import", inputs / "archive", "--kafka"),
-        ("incidents",),
-    ]
-
-
-def test_every_service_runs_as_its_own_user_with_the_least_rights(
-    secured: Secured, inputs: Path, tmp_path: Path
+def test_every_service_works_as_its_own_user_with_the_least_rights(
+    secured: Secured, tmp_path: Path
 ) -> None:
-    assert "topics are fine\n" == nodewarden(
-        "topics", "check", "--config", secured.config(tmp_path, "operator")
-    )
-    said = nodewarden(
-        "import", inputs / "archive", "--kafka", "--config", secured.config(tmp_path, "history")
-    )
-    count = int(said.split()[0])
-    nodewarden(
-        "inventory", "--once", "--from", inputs / "jobs.json",
-        "--config", secured.config(tmp_path, "inventory"),
-    )  # fmt: skip
-    stream = {"kafka": secured.kafka("stream")}
-    archiver = LiveArchiver(secured.broker, tmp_path, tmp_path / "out")
-    archiver.change_settings({"shards": SHARDS, "kafka": secured.kafka("archive")})
-    with LiveWorker(secured.broker, tmp_path, settings=stream) as worker, archiver:
-        worker.wait_caught_up(count)
-        archiver.wait_taken(count)
-    found = nodewarden("incidents", "--json", "--config", secured.config(tmp_path, "reader"))
-    assert json.loads(found)["incidents"]
+    check_all_work(secured, tmp_path)
 
 
 def test_an_agent_sends_with_its_own_rights(secured: Secured) -> None:
@@ -121,7 +68,7 @@ def test_an_agent_sends_with_its_own_rights(secured: Secured) -> None:
     assert [None] == [settled.fault for settled in done]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(len(COMMANDS)))
 def test_a_wrong_password_is_one_line(
     secured: Secured, inputs: Path, tmp_path: Path, number: int
 ) -> None:
@@ -130,7 +77,7 @@ def test_a_wrong_password_is_one_line(
     password.chmod(0o600)
     config = secured.config(tmp_path, "operator", password_file=str(password))
 
-    said = last_words(config, *commands(inputs, tmp_path / "out")[number])
+    said = last_words(config, *command_line(number, inputs, tmp_path))
 
     assert said == (
         f"nodewarden: {secured.broker.address}: the broker does not accept the login of "
@@ -138,18 +85,30 @@ def test_a_wrong_password_is_one_line(
     )
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(len(COMMANDS)))
 def test_a_missing_right_is_one_line(
     secured: Secured, inputs: Path, tmp_path: Path, number: int
 ) -> None:
     """The agent's user may write the telemetry, and read nothing."""
-    user = "reader" if number == 4 else "agent"
+    user = "reader" if COMMANDS[number][0] in WRITERS else "agent"
     config = secured.config(tmp_path, user)
 
-    said = last_words(config, *commands(inputs, tmp_path / "out")[number])
+    said = last_words(config, *command_line(number, inputs, tmp_path))
 
     assert said.startswith(f"nodewarden: the broker gives '{PREFIX}{user}' no right to ")
     assert said.endswith("; see deploy/kafka/acls.md")
+
+
+def test_act_may_be_of_no_other_group_and_use_no_other_transactional_id(
+    secured: Secured, tmp_path: Path
+) -> None:
+    config = secured.config(tmp_path, "act")
+    config.write_text(f'{config.read_text()}[act]\ntransactional_id = "other"\n')
+    line = f"nodewarden: the broker gives '{PREFIX}act' no right to {{}}; see deploy/kafka/acls.md"
+    assert line.format("consumer group other") == last_words(config, "act")
+
+    secured.give([("act", "Read", "group", "other")])
+    assert line.format("transactional id other") == last_words(config, "act")
 
 
 @pytest.mark.parametrize("command", [("topics", "check"), ("stream",)])
@@ -239,3 +198,15 @@ def test_a_reader_is_told_of_a_topic_that_is_hidden_from_it(secured: Secured) ->
             reader.partitions(INCIDENTS)
     finally:
         reader.close()
+
+
+def test_a_history_is_told_with_the_rights_of_its_user(
+    secured: Secured, inputs: Path, tmp_path: Path
+) -> None:
+    config = secured.config(tmp_path, "history")
+    count = int(nodewarden("import", inputs / "archive", "--kafka", "--config", config).split()[0])
+    stream = {"kafka": secured.kafka("stream")}
+    with LiveWorker(secured.broker, tmp_path, settings=stream) as worker:
+        worker.wait_caught_up(count)
+    found = nodewarden("incidents", "--json", "--config", secured.config(tmp_path, "reader"))
+    assert json.loads(found)["incidents"]
