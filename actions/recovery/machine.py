@@ -132,15 +132,8 @@ def _answered(
         return recovery  # heard before
     may_be_stopped = recovery.state == "stopping" and answer.status in ("done", "failed", "unknown")
     recovery = _changed(recovery, now_s, stopped=recovery.stopped or may_be_stopped)
-    if answer.prevented:
-        tries = recovery.tries + 1
-        if tries >= settings.tries_max:
-            why = f"held back {tries} times, the last time because: {answer.reason}"
-            return _left(recovery, "prevented", why, now_s)
-        return _changed(
-            recovery, now_s, command="", attempt=recovery.attempt + 1, tries=tries,
-            reason=f"held back: {answer.reason}",
-        )  # fmt: skip
+    if answer.prevented or _is_final_no(recovery, answer):
+        return _held_back(recovery, answer, settings, now_s)
     match answer.status:
         case "refused" if recovery.state == "cleaning" and recovery.mode == "requeue":
             return _left(recovery, "needless", answer.reason, now_s)
@@ -150,6 +143,28 @@ def _answered(
             return _changed(recovery, now_s, answered=answer.status, reason=answer.reason)
         case _:
             assert_never(answer.status)
+
+
+def _is_final_no(recovery: Recovery, answer: Answer) -> bool:
+    """A refusal after which no other mode is left. Nothing was done: it may be a passing one."""
+    scheduler_cleans = recovery.state == "cleaning" and recovery.mode == "requeue"
+    return answer.status == "refused" and not scheduler_cleans and (
+        recovery.state == "suspect" or not recovery.modes_left
+    )  # fmt: skip
+
+
+def _held_back(
+    recovery: Recovery, answer: Answer, settings: RecoverySettings, now_s: float
+) -> Recovery:
+    """It gets another intent, but not without end."""
+    tries = recovery.tries + 1
+    if tries >= settings.tries_max:
+        why = f"held back {tries} times, the last time because: {answer.reason}"
+        return _left(recovery, "prevented" if answer.prevented else "refused", why, now_s)
+    return _changed(
+        recovery, now_s, command="", attempt=recovery.attempt + 1, tries=tries,
+        reason=f"held back: {answer.reason}",
+    )  # fmt: skip
 
 
 # -- a look

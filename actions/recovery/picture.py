@@ -30,7 +30,8 @@ TAIL = """\
   A scheduler that says "done" and did nothing, hangs, or is away ends there too.
 - **A command that a check held back** was not given to anybody: it gets a new intent, after a wait
   that doubles, at most `tries_max` times. Checks are: the scheduler was not seen, it is not what it
-  was when the intent was written, the intent is too old, everything is paused.
+  was when the intent was written, the intent is too old, everything is paused. So does a command
+  that its executor refused where no other mode is left: nothing was done, and it may pass.
 - **Rails are asked until the job is stopped.** After that the way back is the restart: only a pause
   holds it, and the state's time goes on.
 - **A person who is paged has it.** Nothing is done by itself any more for this decision.

@@ -154,9 +154,34 @@ def test_where_no_mode_is_left_a_person_is_paged() -> None:
     site = Cluster()
     site.world.unsupported = {"partial", "in_place", "replacement", "requeue"}
     site.tell(broken())
-    site.start().step(4)
+    site.start()
+    site.run_for(80.0)
     assert [one.state for one in site.recoveries()] == ["escalated"]
     assert "no other way of restarting is left" in site.pages.pages()[0]
+
+
+def test_a_refusal_that_passes_is_asked_again_where_no_other_mode_is_left() -> None:
+    site = Cluster(msgspec.structs.replace(
+        REAL, recovery=msgspec.structs.replace(REAL.recovery, modes=("requeue",))
+    ))  # fmt: skip
+    site.world.behaves = {"drain": ["refuses"], "restart": ["refuses", "refuses"]}
+    site.tell(broken())
+    site.start()
+    site.run_for(40.0)
+    assert [one.state for one in site.recoveries()] == ["running"]
+    assert site.steps() == ["drain", "drain", "stop", "clean", "restart", "restart", "restart"]
+    assert site.world.applied["restart"] == 1
+
+
+def test_i1_a_drain_that_is_refused_again_and_again_is_a_person_s_and_stops_nothing() -> None:
+    site = Cluster()
+    site.world.behaves["drain"] = ["refuses"] * 9
+    site.tell(broken())
+    site.start()
+    site.run_for(100.0)
+    assert [one.state for one in site.recoveries()] == ["escalated"]
+    assert site.steps() == ["drain"] * REAL.recovery.tries_max
+    assert site.world.applied["stop"] == 0
 
 
 def test_a_restart_that_fails_for_certain_is_made_in_the_next_mode() -> None:
@@ -415,7 +440,7 @@ def test_a_page_is_over_when_a_person_acknowledges_the_incident() -> None:
     site.world.unsupported = {"partial", "in_place", "replacement", "requeue"}
     site.tell(broken())
     one = site.start()
-    one.step(4)
+    site.run_for(80.0)
     assert len(site.pages.pages()) == 1
     site.clock.advance(1.0)
     one.ask(asked("ack", "a"))
@@ -428,11 +453,13 @@ def test_a_page_is_said_again_by_whoever_takes_over_before_anybody_was_told() ->
     site.world.unsupported = {"partial", "in_place", "replacement", "requeue"}
     site.tell(broken())
     first = site.start()
+    site.run_for(50.0)
     first.points["stopping.outcome.after"] = Power()
     with pytest.raises(Power):
-        first.step(4)
-    second = site.start()
-    second.step(4)
+        site.run_for(40.0)
+    assert [one.state for one in site.recoveries()] == ["escalated"]
+    assert site.pages.pages() == []
+    site.start().step()
     assert len(site.pages.pages()) == 1
 
 
