@@ -688,6 +688,7 @@ class VersionSettings(Section, frozen=True, kw_only=True):
     grad_norm_rel: Positive = 0.2
     throughput_drop_rel: Positive = 0.1  # so much slower, in the median, is a difference
     steps_kept: Count = 2_000  # of each job, before and after
+    compare_s: Positive = 21_600.0  # after it what was re-run by then is all there is
 
 
 class ActSettings(Section, frozen=True, kw_only=True):
