@@ -98,7 +98,9 @@ class Active:
         self._answer_people()
         self._tell_engine()
         self._commit(self._service.due(self._clock.time_s()))
-        self._commit(news(self._ledger, self._settings, self._clock.time_s()))
+        self._commit(news(
+            self._ledger, self._settings, self._outside.compared, self._clock.time_s()
+        ))  # fmt: skip
         self._carrying.round()
         self._notice_undone()
         self._keep_house()

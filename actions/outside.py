@@ -8,7 +8,7 @@ import msgspec
 
 from actions.ports import ActionLog, Executor, JobFacts, Teller
 from actions.site import SiteView
-from telemetry.actions import Decision
+from telemetry.actions import Compared, Decision, Update
 from telemetry.ports import LogReader
 from telemetry.records import Control
 
@@ -24,6 +24,11 @@ def nobody_knows(job: str) -> JobFacts:
     return JobFacts()
 
 
+def not_compared(update: Update) -> list[Compared] | None:
+    """Where nobody reads the steps."""
+    return None
+
+
 class Outside(msgspec.Struct, frozen=True):
     """See above.
 
@@ -34,6 +39,7 @@ class Outside(msgspec.Struct, frozen=True):
     view     the site as the service's rails read it
     version  of nodewarden
     job      what is known of a job, by its id
+    compared what the steps say that were made again after an update; None while nobody knows
     """
 
     log: ActionLog
@@ -46,3 +52,4 @@ class Outside(msgspec.Struct, frozen=True):
     view: SiteView = msgspec.field(default_factory=SiteView)
     version: str = "unknown"
     job: Callable[[str], JobFacts] = nobody_knows
+    compared: Callable[[Update], list[Compared] | None] = not_compared

@@ -60,13 +60,17 @@ class Run:
             del self.steps[min(self.steps)]
 
 
-def compare(before: Run, after: Run, settings: VersionSettings) -> list[Compared] | None:
+def compare(
+    before: Run, after: Run, settings: VersionSettings, *, whole: bool = True
+) -> list[Compared] | None:
     """Each quantity that was told of enough steps of both runs; [] where none of them was.
 
-    None while the new run has not passed where the earlier one ended: more is to come.
+    None while the new run has not passed where the earlier one ended: with `whole` more is to come.
     """
-    if after.last < before.last or before.last < 0:
-        return None if before.last >= 0 else []
+    if before.last < 0:
+        return []
+    if whole and after.last < before.last:
+        return None
     common = sorted(before.steps.keys() & after.steps.keys())
     found = [
         _largest("loss", common, before.steps, after.steps, settings.loss_rel, settings.steps_min),

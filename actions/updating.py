@@ -5,15 +5,18 @@ Says records and changes nothing, as the service does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from actions.ledger import Ledger
 from actions.recovery.table import ENDED
-from actions.versions import Register, changed, due
-from telemetry.actions import Command, Decision, Recovery, Update, decision_id
+from actions.versions import Register, changed, due, judged
+from telemetry.actions import Command, Compared, Decision, Recovery, Update, decision_id
 from telemetry.findings import Verdict
 from telemetry.settings import ActSettings
 
+CompareOf = Callable[[Update], list[Compared] | None]
 UPDATE_RUNG = "planned_update"
 NOT_ASKED = frozenset({"denied", "expired", "refused"})
 
@@ -30,12 +33,19 @@ def joined(register: Register, command: Command) -> list[Update]:
     )]  # fmt: skip
 
 
-def news(ledger: Ledger, settings: ActSettings, now_s: float) -> list[Decision | Update]:
-    """Restarts of their own for those that are due, and what became of the others' restarts."""
+def news(
+    ledger: Ledger, settings: ActSettings, compared: CompareOf, now_s: float
+) -> list[Decision | Update]:
+    """Restarts of their own for those that are due, and what became of the others' restarts.
+
+    compared  what the steps say that were made again; None while nobody knows
+    """
     said: list[Decision | Update] = []
     for update in ledger.versions.all():
         if update.state in ("ordered", "joined"):
             said += _settled(update, ledger, now_s)
+        elif update.state == "running" and (found := compared(update)) is not None:
+            said.append(judged(update, found, now_s))
     if ledger.paused:
         return said
     busy = {one.job for one in ledger.live_recoveries()}

@@ -69,7 +69,7 @@ class Register:
     def newest(self, job: str) -> Update | None:
         """The one that ran last."""
         ran = [one for one in self.of(job) if one.ran_at is not None]
-        return max(ran, key=lambda one: one.ran_at or 0.0, default=None)
+        return sorted(ran, key=lambda one: one.ran_at or 0.0)[-1] if ran else None
 
     def forget(self, before_s: float, known: Collection[str] = ()) -> None:
         """Drop jobs of which nothing was said since, but those that are `known` to run."""
@@ -95,12 +95,14 @@ def asked(
     if waiting is None and all(known.get(kind) == version for kind, version in wanted.items()):
         return f"job {job} runs that already"
     made = Update(
-        id=stable_id("update", job, by, f"{now_s!r}"), job=job, versions=wanted,
+        id=_id(register, job, now_s), job=job, versions=wanted,
         before={kind: known[kind] for kind in wanted if kind in known},
         urgent=urgent or (waiting is not None and waiting.urgent), state="waiting",
         asked_at=now_s, forced_at=now_s + forced_s, at=now_s, by=by, note=note, undoes=undoes,
         reason="it joins the next restart of the job",
     )  # fmt: skip
+    if made.urgent:
+        made = msgspec.structs.replace(made, reason="it gets a restart of its own, now")
     if waiting is None:
         return [made]
     made = msgspec.structs.replace(made, forced_at=min(made.forced_at, waiting.forced_at))
@@ -116,7 +118,7 @@ def told(
         return why
     known = register.running(job)
     return [Update(
-        id=stable_id("update", job, by, f"{now_s!r}"), job=job, versions=dict(versions),
+        id=_id(register, job, now_s), job=job, versions=dict(versions),
         before={kind: known[kind] for kind in versions if kind in known}, urgent=False,
         state="unproved", asked_at=now_s, forced_at=now_s, at=now_s, by=by, note=note,
         reason="told: nothing was restarted for it", ran_at=now_s,
@@ -169,6 +171,10 @@ def judged(update: Update, compared: Iterable[Compared], now_s: float) -> Update
     said = ", ".join(f"{one.quantity} by {one.worst:.3g} (at most {one.limit:g})" for one in bad)
     why = f"re-run steps differ: {said}; `nodewarden rollback {update.job}` takes it back"
     return changed(update, "differs", why, now_s, compared=found)
+
+
+def _id(register: Register, job: str, now_s: float) -> str:
+    return stable_id("update", job, f"{now_s!r}", str(len(register.of(job))))
 
 
 def _problem(job: str, versions: Mapping[str, str]) -> str:

@@ -111,6 +111,9 @@ def ask(session: Session, config: Path | None, verb: Verb, body: dict[str, objec
     answer = ActClient(session.settings(config).configuration.act).post(verb, body)
     request = answer.get("request", {})
     decisions = answer.get("decisions", [])
-    said = [f"{one['id']} {one['state']}: {one['reason']}" for one in decisions]
+    said = [
+        f"{one['id']} {one['state']}: {one['reason']}"
+        for one in [*decisions, *answer.get("updates", [])]
+    ]
     plain = f"{verb.replace('_', '-')} {body.get('target', '')}".strip()
     click.echo("\n".join(said) or f"{plain}: {request.get('reason', 'taken')}")

@@ -15,7 +15,7 @@ from actions.desk import Desk
 from actions.ledger import Ledger
 from actions.ledger_log import encode, key_of, rebuild
 from actions.metrics import ActMetrics
-from actions.outside import Outside, Point, no_point
+from actions.outside import Outside, Point, no_point, not_compared
 from actions.ports import Executor, Teller
 from actions.service import ActionService, Decide, Recheck, observing
 from actions.site import Site, SiteView
@@ -26,7 +26,7 @@ from collectors.broker.transactions import Transactions
 from collectors.link import Message
 from nodewarden.shards import live_target
 from nodewarden.version import version
-from telemetry.actions import ActionRecord, Decision, RailContext
+from telemetry.actions import ActionRecord, Compared, Decision, RailContext, Update
 from telemetry.codec import encode as encode_telemetry
 from telemetry.errors import Fenced
 from telemetry.ports import Clock
@@ -64,6 +64,7 @@ class Acting:
 
     decide    the rails; `recheck`: once more before something is done
     site      what they read beside the ledger, as it is now; None: they read only of a pause
+    compared  what the steps say that were made again after an update
     telling   tells people, while the block runs, of what `tells` says
     raises    Fenced, PublishError, SourceUnavailable: the process ends, and may start again
     """
@@ -73,7 +74,9 @@ class Acting:
         metrics: ActMetrics, *, decide: Decide = observing, site: SiteOf | None = None,
         recheck: Recheck | None = None, telling: Telling = _nobody,
         tells: Callable[[Decision], bool] = lambda _decision: True, point: Point = no_point,
+        compared: Callable[[Update], list[Compared] | None] = not_compared,
     ) -> None:  # fmt: skip
+        self._compared = compared
         self._configuration, self._executor, self._desk = configuration, executor, desk
         self._clock, self._metrics = clock, metrics
         self._decide, self._site = decide, site
@@ -150,7 +153,7 @@ class Acting:
         )
         outside = Outside(
             KafkaActionLog(transactions), incidents, self._executor, control, teller,
-            self._tells, self._point, view, version(),
+            self._tells, self._point, view, version(), compared=self._compared,
         )  # fmt: skip
         return Active(
             service, outside, self._desk, self._configuration.act, self._clock, self._metrics,

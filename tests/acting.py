@@ -13,7 +13,7 @@ from actions.desk import Desk, Reply
 from actions.ledger import Ledger
 from actions.ledger_log import decode, encode, rebuild
 from actions.metrics import ActMetrics
-from actions.outside import Outside, nobody_knows
+from actions.outside import Outside, nobody_knows, not_compared
 from actions.ports import JobFacts, Teller
 from actions.service import ActionService, Asked, Decide, Recheck, observing, outcome
 from actions.site import Site as Facts
@@ -21,11 +21,13 @@ from actions.site import SiteView
 from telemetry.actions import (
     ActionRecord,
     Command,
+    Compared,
     Decision,
     Outcome,
     Preconditions,
     RailContext,
     Role,
+    Update,
     Verb,
 )
 from telemetry.errors import Fenced, SourceUnavailable
@@ -106,6 +108,7 @@ class Site:
         self.settings, self.decide = settings, decide
         self.recheck: Recheck | None = None
         self.facts: Facts | None = None
+        self.compared: Callable[[Update], list[Compared] | None] = not_compared
         self.controls: list[Control] = []
         self.teller: Teller | None = None
         self.tells: Callable[[Decision], bool] = lambda _decision: True
@@ -154,7 +157,7 @@ class Instance:
         service = ActionService(self.ledger, site.settings, site.decide, context, site.recheck)
         outside = Outside(
             self, site.log.reader(), site.world, self._control, site.teller, site.tells,
-            point=self._point, view=view, job=site.job,
+            point=self._point, view=view, job=site.job, compared=site.compared,
         )  # fmt: skip
         self.active = Active(
             service, outside, self.desk, site.settings, site.clock, self.metrics, "test"

@@ -28,7 +28,7 @@ archive	Read	topic	telemetry inventory findings incidents actions state rejected
 inventory	Read	topic	inventory findings
 inventory	Write	topic	telemetry inventory
 history	Write	topic	telemetry rejected
-act	Read	topic	inventory incidents actions
+act	Read	topic	telemetry inventory incidents actions
 act	Write	topic	actions telemetry
 act	Read	group	nodewarden-act
 act	Write	transactional-id	nodewarden-act

@@ -18,8 +18,9 @@ from actions.rails import decide, recheck, tells
 from actions.windows import calendar, named
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.logs import quiet
+from nodewarden.act_reruns import RerunReader
 from nodewarden.act_site import SiteReader
-from nodewarden.acting import Acting
+from nodewarden.acting import Acting, live_partitions
 from nodewarden.clock import SystemClock
 from nodewarden.executing import executor
 from nodewarden.notify_file import read_notify_file
@@ -58,6 +59,10 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
         configuration, clock,
         lambda: KafkaLogReader(configuration.kafka, clock, "nodewarden-act-site"),
     )  # fmt: skip
+    reruns = RerunReader(
+        lambda: KafkaLogReader(configuration.kafka, clock, "nodewarden-act-reruns"),
+        live_partitions(configuration), settings.versions, clock,
+    )  # fmt: skip
     with (
         serve_metrics(metrics.registry, settings.metrics_address, "act.metrics_address"),
         Api(settings, desk, clock.time_s),
@@ -73,7 +78,9 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
         acting = Acting(
             configuration, acts, desk, clock, metrics, decide=decide,
             site=lambda: site.site, recheck=recheck, telling=telling, tells=tells,
+            compared=reruns.compared,
         )  # fmt: skip
+        threading.Thread(target=reruns.run, args=(stop,), name="reruns", daemon=True).start()
         site.refresh()
         threading.Thread(target=site.run, args=(stop,), name="site", daemon=True).start()
         acting.run(stop)
