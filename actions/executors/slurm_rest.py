@@ -141,7 +141,8 @@ class SlurmRest:
 
     def exclude(self, job: str, nodes: Collection[str]) -> str:
         """See the port."""
-        body = {"excluded_nodes": sorted(checked_nodes(nodes))}
+        # An empty list changes nothing; an empty text is nobody.
+        body = {"excluded_nodes": sorted(checked_nodes(nodes)) or ""}
         return self._told("POST", f"job/{checked_job(job)}", body,
                           lambda other: other.exclude(job, nodes))  # fmt: skip
 
