@@ -63,10 +63,14 @@ def _events(found: dict[str, Any]) -> Iterator[tuple[float, str]]:
             yield one["at"], f"  rail {rail['name']} {said}: {rail['reason']}"
     for one in found.get("commands", ()):
         dry = " (dry run)" if one["dry_run"] else ""
-        does = " ".join([one["action"], *one["targets"]])
+        does = " ".join(filter(None, [one["step"] or one["action"], one["mode"], *one["targets"]]))
         yield one["intent_at"], f"command {one['id']} [{does}]{dry}"
     for one in found.get("outcomes", ()):
         yield one["at"], f"outcome {one['command']} {one['status']}: {one['reason']}"
+    for one in found.get("recoveries", ()):
+        for passed in one["history"]:
+            yield passed["since"], f"job {one['job']} {passed['state']}: {passed['reason']}"
+        yield one["since"], f"job {one['job']} {one['state'].upper()}: {one['reason']}"
     for one in found.get("requests", ()):
         taken = "taken" if one["accepted"] else f"refused: {one['reason']}"
         note = f" ({one['note']})" if one["note"] else ""

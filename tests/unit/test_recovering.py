@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from actions.ports import JobFacts
+from actions.recovery import picture
+from nodewarden.commands.show import _events
 from telemetry.actions import Command, Outcome, Recovery, command_id
 from tests.acting import asked
 from tests.recovering import JOB, REAL, TARGET, Cluster, broken
@@ -483,3 +488,31 @@ def test_people_see_how_far_it_is() -> None:
     assert [found["step"] for found in shown["commands"]] == ["drain", "stop", "clean", "restart"]
     assert one.ask(asked("read", "recoveries")).body["recoveries"] == shown["recoveries"]
     assert one.metrics.recoveries.labels("restarting")._value.get() == 1
+
+
+def test_show_tells_each_state_in_words() -> None:
+    site = Cluster()
+    site.world.unsupported = {"partial"}
+    site.tell(broken())
+    one = site.start()
+    one.step(3)
+    body = one.ask(asked("read", "incidents/a")).body
+    words = [line for _, line in sorted(_events(body), key=lambda event: event[0])]
+    assert [line for line in words if line.startswith("job ")] == [
+        f"job {JOB} suspect: at once",
+        f"job {JOB} stopping: partial is not supported",
+        f"job {JOB} stopping: taken",
+        f"job {JOB} cleaning: taken",
+        f"job {JOB} replacing: not needed for in_place",
+        f"job {JOB} restarting: taken",
+        f"job {JOB} RUNNING: taken",
+    ]
+    assert any("[stop in_place node-a]" in line for line in words)
+
+
+def test_the_page_of_the_states_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m actions.recovery.picture > docs/recovery.md` makes it."""
+    runpy.run_path(picture.__file__, run_name="__main__")
+
+    page = Path(__file__).parents[2] / "docs" / "recovery.md"
+    assert page.read_text(encoding="utf-8") == capsys.readouterr().out
