@@ -1,4 +1,4 @@
-"""What the inventory topic says now: nodes, jobs, maintenance, boots."""
+"""What the inventory topic says now: nodes, jobs, maintenance, boots, GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from telemetry.records import Hardware, Job, Maintenance, NodeInfo
 from telemetry.topics import INVENTORY
 
 KEYS_MAX = 200_000  # of each kind
-POLL_S = 0.2
+POLL_S, FIRST_POLL_S = 0.2, 1.0
 EMPTY_MAX = 10  # polls without a line: the last offsets may be none that anybody gets to see
 SAME_BOOT_S = 60.0  # two words on one boot differ by no more: clocks and delays
 
@@ -56,6 +56,11 @@ class InventoryTopic:
         is not in it."""
         return dict(self._known.booted_at)
 
+    @property
+    def gpus(self) -> dict[str, int]:
+        """Node -> how many GPUs its agent says it has."""
+        return self._known.gpus
+
     def read(self) -> None:
         """To the end of the topic. Raises SourceUnavailable."""
         try:
@@ -83,7 +88,7 @@ class InventoryTopic:
         left = {place: end for place, (begin, end) in bounds.items() if begin < end}
         empty = 0
         while left and empty < EMPTY_MAX:
-            lines = reader.poll(POLL_S)
+            lines = reader.poll(FIRST_POLL_S)
             empty = 0 if lines else empty + 1
             for line in lines:
                 found.take(line)
@@ -99,6 +104,7 @@ class _Known:
     def __init__(self, booted_at: dict[str, float] | None = None) -> None:
         self.of: dict[str, dict[str, Any]] = {kind: {} for kind in _TYPES if kind != "hw"}
         self.booted_at = dict(booted_at or {})
+        self.gpus: dict[str, int] = {}
 
     def take(self, line: ArchiveLine) -> None:
         kind, _, name = (line.key_text or "").partition("/")
@@ -115,6 +121,8 @@ class _Known:
             return
         if kind in self.of:
             self.of[kind][name] = said
+        else:
+            self.gpus[name] = len(said.gpus)
         self._boot(name, kind, said, line.timestamp_ms / 1_000.0)
 
     def _boot(self, name: str, kind: str, said: Any, heard_s: float) -> None:

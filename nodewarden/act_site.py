@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from actions.ports import JobFacts
 from actions.site import Site, sizes_of
 from collectors.agent.fetch import Endpoint
 from collectors.inventory.silences import AlertmanagerSilences, Silence, windows_of
@@ -21,7 +22,9 @@ from nodewarden.act_inventory import InventoryTopic
 from telemetry.actions import Where, Window
 from telemetry.errors import InputError, SourceUnavailable
 from telemetry.ports import Clock, LogReader
+from telemetry.records import NodeInfo
 from telemetry.settings import Configuration
+from telemetry.standby import free_nodes
 
 EVERY_S = 10.0
 TIMEOUT_S, ANSWER_MAX_BYTES = 5.0, 4_000_000
@@ -49,6 +52,7 @@ class SiteReader:
         self._cluster = configuration.engine.cluster
         self._asked = act.silences
         self._silencer = AlertmanagerSilences(act.silences, clock) if act.silences.url else None
+        self._listed_nodes: tuple[dict[str, NodeInfo], dict[str, int]] = ({}, {})
         self._silences: list[Silence] = []
         self._silences_at: float | None = None
         self._said: dict[str, str] = {}
@@ -73,6 +77,8 @@ class SiteReader:
         now_s = self._clock.time_s()
         known = expected is not None
         places = self._places()
+        # Copies: another thread asks, while this one reads on.
+        self._listed_nodes = dict(self._topic.nodes), dict(self._topic.gpus)
         self.site = Site(
             places=places, sizes=sizes_of(places), windows=self._windows(),
             drained_by={
@@ -99,6 +105,14 @@ class SiteReader:
             name: Where(info.rack, info.leaf, info.pod, jobs.get(name, ""))
             for name, info in self._topic.nodes.items()
         }
+
+    def job(self, job: str) -> JobFacts:
+        """What is known of a job: how many nodes are free for it."""
+        held = {name: place.job for name, place in self.site.places.items() if place.job}
+        of_job = [name for name, holder in held.items() if holder == job]
+        nodes, gpus = self._listed_nodes
+        free = free_nodes(nodes, gpus, of_job, held)
+        return JobFacts(replacements=None if free is None else len(free))
 
     def _read_silences(self) -> None:
         """Where they cannot be read, those that were read last count, and age."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -215,9 +215,13 @@ class Inventory:
         """What the scheduler says of the node."""
         return self._nodes.get(node)
 
-    def infos(self) -> Sequence[NodeInfo]:
+    def infos(self) -> Mapping[str, NodeInfo]:
         """What the scheduler says of each node that it lists."""
-        return list(self._nodes.values())
+        return self._nodes
+
+    def gpus(self) -> Mapping[str, int]:
+        """How many GPUs each node's agent says it has."""
+        return {node: len(record.gpus) for node, record in self._hardware.items()}
 
     def port(self, node: str, name: str) -> Port | None:
         """What the node's hardware record says of a NIC port."""

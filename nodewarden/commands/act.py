@@ -77,7 +77,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
 
         acting = Acting(
             configuration, acts, desk, clock, metrics, decide=decide,
-            site=lambda: site.site, recheck=recheck, telling=telling, tells=tells,
+            site=lambda: site.site, job=site.job, recheck=recheck, telling=telling, tells=tells,
             compared=reruns.compared,
         )  # fmt: skip
         threading.Thread(target=reruns.run, args=(stop,), name="reruns", daemon=True).start()

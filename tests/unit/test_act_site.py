@@ -13,11 +13,12 @@ from urllib.parse import urljoin
 import msgspec
 import pytest
 
+from actions.ports import JobFacts
 from nodewarden.act_inventory import InventoryTopic
 from nodewarden.act_site import SiteReader
 from telemetry.actions import Window
 from telemetry.errors import SourceUnavailable
-from telemetry.records import Hardware, Maintenance, NodeInfo
+from telemetry.records import Gpu, Hardware, Job, JobNode, Maintenance, NodeInfo
 from telemetry.settings import ActSettings, Configuration, SilencesSettings
 from telemetry.testing import ManualClock, MemoryLog
 from telemetry.topics import INVENTORY
@@ -177,6 +178,25 @@ def test_the_same_boot_said_again_changes_nothing_and_the_next_one_does() -> Non
         seen.append(topic.booted_at["n1"])
 
     assert [900.0, 900.0, 900.0, 2_440.0] == seen
+
+
+def test_free_nodes_of_a_jobs_pod_are_replacements() -> None:
+    log = MemoryLog({INVENTORY: 1})
+    reader = site_reader(log, ManualClock(START_S))
+    held = [JobNode(name="n1"), JobNode(name="n2")]
+    put(log, "job/7", Job(id="7", nodes=held))
+    words = {"n1": "ALLOCATED", "n2": "ALLOCATED", "n3": "IDLE", "n4": "IDLE+DRAIN"}
+    for node, word in words.items():
+        put(log, f"sched/{node}", NodeInfo(name=node, state=word, pod="p"))
+    reader.refresh()
+    assert JobFacts() == reader.job("7")  # no agent says what the nodes are made of
+
+    for node in words:
+        cards = [Gpu(index=0, uuid=f"GPU-{node}")]
+        put(log, f"hw/{node}", msgspec.structs.replace(hardware(node, 9.0), gpus=cards))
+    reader.refresh()
+    assert JobFacts(replacements=1) == reader.job("7")
+    assert JobFacts() == reader.job("8")
 
 
 def test_a_topic_that_is_read_anew_keeps_what_was_known_until_it_is_read() -> None:
