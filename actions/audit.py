@@ -16,9 +16,11 @@ from actions.access import Person
 from actions.context import rail_context
 from actions.ledger import Ledger
 from actions.ledger_log import decode, encode
+from actions.outside import not_compared
 from actions.rails import decide, recheck
 from actions.rules import settings_of
 from actions.service import ActionService, Asked, Decide, Place, Recheck
+from actions.updating import UPDATE_RUNG, news, restarts
 from telemetry.actions import ActRules, Decision, DecisionState, LedgerPart, RailContext, Request
 from telemetry.findings import Incident
 from telemetry.settings import ActSettings
@@ -191,6 +193,10 @@ class Auditor:
         if said.id in self._answers:
             yield self._answers.pop(said.id)
         incident = None if said.source is None else self._incident_at(said.source)
+        if said.verdict.rung == UPDATE_RUNG and said.revision == 0:
+            yield from self._of(("news", said.at), said.id, lambda: restarts(
+                news(ledger, service.settings, not_compared, said.at)
+            ))  # fmt: skip
         if said.state == "expired":
             yield from self._of(("due", said.at), said.id, lambda: service.due(said.at))
         if incident is not None:

@@ -5,7 +5,7 @@ Says records and changes nothing, as the service does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -57,6 +57,11 @@ def news(
                               decision=decision.id)  # fmt: skip
             said += [decision, ordered]
     return said
+
+
+def restarts(said: Sequence[Decision | Update]) -> list[Decision]:
+    """The decisions of `news`."""
+    return [one for one in said if isinstance(one, Decision)]
 
 
 def _settled(update: Update, ledger: Ledger, now_s: float) -> list[Update]:

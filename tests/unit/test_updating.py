@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from actions.audit import Auditor
 from telemetry.actions import Command, Compared, Decision, Update
-from tests.acting import asked
+from telemetry.topics import ACTIONS
+from tests.acting import allowing, asked
 from tests.recovering import JOB, REAL, TARGET, Cluster, broken
 
 DAY_S = 86_400.0
@@ -178,3 +180,18 @@ def test_who_may_not_is_refused() -> None:
     assert 403 == refused.status
     assert [] == [one for one in site.records() if isinstance(one, Update)]
     assert 409 == update(site, versions={"code": "a b"})
+
+
+def test_an_audit_makes_the_restart_of_an_update_again() -> None:
+    site = Cluster()
+    site.start()
+    update(site, urgent=True)
+    site.run_for(10.0)
+    update(site, versions={"code": "v3"})
+    site.clock.advance(DAY_S)
+    site.run_for(10.0)
+    assert 2 == len(restarts(site))
+    auditor = Auditor(lambda _place: None, whole=True, decide=allowing)
+    lines = site.log.records((ACTIONS, 0), 0)
+    checked = [auditor.take(line.offset, line.value) for line in lines]
+    assert ["equal", "equal"] == [one.result for one in checked if one is not None]
