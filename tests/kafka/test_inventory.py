@@ -9,12 +9,27 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from collectors.broker.consumer import KafkaLogReader
+from collectors.broker.publisher import KafkaPublisher
+from collectors.inventory.state import InventoryState
+from nodewarden.act_inventory import InventoryTopic
 from nodewarden.cli import run
+from nodewarden.clock import SystemClock
 from telemetry.canary import CANARY
 from telemetry.codec import decode
-from telemetry.records import Allocation, Beat, Record, Rejected, Settings
+from telemetry.records import (
+    Allocation,
+    Beat,
+    Maintenance,
+    NodeInfo,
+    Record,
+    Rejected,
+    Settings,
+)
+from telemetry.settings import KafkaSettings
 from telemetry.topics import INVENTORY, TELEMETRY
 from tests.kafka.broker import Broker
 from tests.kafka.reading import read_all
@@ -94,3 +109,31 @@ def wait_for(broker: Broker, key: str) -> None:
     while key not in state(broker):
         assert time.monotonic() < end_s, f"{key} is not said"
         time.sleep(0.2)
+
+
+def test_act_reads_maintenance_from_the_topic_until_it_is_taken_back(clean_topics: Broker) -> None:
+    settings, clock = KafkaSettings(brokers=(clean_topics.address,)), SystemClock()
+    windows = [Maintenance("firmware", 1_000.0, 2_000.0, ["n1", "n2"])]
+    listing = Allocation(
+        at=0.0, node="", source="inventory", started_at=0.0, seq=0,
+        nodes=[NodeInfo(name="n1", state="IDLE", boot_at=900.0)], maintenance=windows,
+    )  # fmt: skip
+    publisher = KafkaPublisher(settings, clock, "test")
+    topic = InventoryTopic(lambda: KafkaLogReader(settings, clock, "test-site"))
+    try:
+        state = InventoryState(publisher, {}, 900_000)
+        state.become(listing)
+        publisher.flush()
+        topic.read()
+        assert windows == topic.maintenance
+        assert {"n1": 900.0} == topic.booted_at
+
+        state.become(msgspec.structs.replace(listing, maintenance=[]))
+        publisher.flush()
+        end_s = time.monotonic() + WAIT_MAX_S
+        while topic.maintenance:
+            assert time.monotonic() < end_s
+            topic.read()
+    finally:
+        topic.close()
+        publisher.close()
