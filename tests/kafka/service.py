@@ -78,6 +78,11 @@ class Service:
         return self._process.pid
 
     @property
+    def metrics_url(self) -> str:
+        """Where it serves its metrics."""
+        return f"http://127.0.0.1:{self._port}/metrics"
+
+    @property
     def status(self) -> int | None:
         """Exit status, negative for a signal; None while it runs."""
         assert self._process is not None, "it is not started"
