@@ -33,16 +33,17 @@ class LiveCluster:
 
     The end of the block waits for that.
 
-    late   every so many frames one comes five intervals late
+    late     every so many frames one comes five intervals late
+    ahead_s  until it begins
     """
 
     def __init__(
         self, broker: Broker, seconds: float, faults: Sequence[str], *, nodes: int = 6,
-        late: int = 0,
+        late: int = 0, ahead_s: float = 1.0,
     ) -> None:  # fmt: skip
         self._broker = broker
         self._late = late
-        self.start_s = float(round(time.time()) + 1)
+        self.start_s = float(round(time.time() + ahead_s))
         self.run = Simulation(
             nodes, 2, minutes=seconds / 60.0, seed=7,
             faults=[parse_fault(text) for text in faults], start_s=self.start_s,

@@ -1,7 +1,8 @@
 """Exporters of a simulated site: a small HTTP server a node that says what the simulator said.
 
 `Replayed` serves samples under the simulator's own time stamps, the next moment at each scrape, so
-that half an hour is scraped in half a minute. `Counting` serves numbers that rise with each scrape.
+that half an hour is scraped in half a minute. `Current` serves what is true now. `Counting` serves
+numbers that rise with each scrape.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
+from evaluation.cluster import JOB
+from evaluation.simulator import Simulation
+from telemetry.records import Steps
 from tests.kafka.broker import free_port
 
 PAGE_S = 60.0
+_GAUGES = {"step_time_s": "training_step_time_seconds", "loss": "training_loss"}
 
 _OF_TARGET = re.compile(r',?(?:instance|job)="[^"]*"')  # Prometheus adds them
 
@@ -53,6 +61,23 @@ class Replayed:
         return "".join(f"{series} {value} {at * 1e3:.0f}\n" for at, series, value in samples)
 
 
+class Current:
+    """What the last `SPAN_S` by the clock brought, each sample under its own time stamp."""
+
+    SPAN_S = 4.0  # more than a scrape's interval: one may fail
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = sorted(samples, key=itemgetter(0))
+
+    def page(self) -> str:
+        now_s = time.time()
+        first = bisect_right(self._samples, now_s - self.SPAN_S, key=itemgetter(0))
+        last = bisect_right(self._samples, now_s, key=itemgetter(0))
+        return "".join(
+            f"{series} {value} {at * 1e3:.0f}\n" for at, series, value in self._samples[first:last]
+        )
+
+
 class Counting:
     """A GPU whose temperature tells the number of the scrape: 0, 1, ..., 99, 0, ..."""
 
@@ -83,6 +108,21 @@ def capture_samples(directory: Path) -> dict[str, list[Sample]]:
                 label = 'Hostname="' if 'Hostname="' in series else 'instance="'
                 node = series.partition(label)[2].partition('"')[0].partition(":")[0]
                 found[node].append((float(at), _OF_TARGET.sub("", series), value))
+    return found
+
+
+def training_samples(run: Simulation) -> list[Sample]:
+    """The job's steps as the gauges of a training exporter."""
+    labels = f'{{job_id="{JOB}"}}'
+    found: list[Sample] = []
+    for _, record in run.records():
+        if isinstance(record, Steps) and record.node == "":
+            at = round(record.at, 3)
+            found.append((at, f"training_step{labels}", str(record.step[0])))
+            for column, name in _GAUGES.items():
+                values = getattr(record, column)
+                if values and values[0] is not None:
+                    found.append((at, f"{name}{labels}", repr(values[0])))
     return found
 
 

@@ -13,14 +13,13 @@ import pytest
 
 from collectors.capture import open_capture
 from evaluation.capture import write_capture
-from evaluation.cluster import JOB
 from evaluation.faults import parse_fault
 from evaluation.simulator import Simulation
 from telemetry.records import Event, Frame, Record, Rejected, Steps
 from telemetry.settings import EngineSettings
 from tests.folding import folded, numbered, printed
 from tests.prometheus.collector import collected
-from tests.prometheus.fleet import Replayed, Sample, capture_samples, serving
+from tests.prometheus.fleet import Replayed, capture_samples, serving, training_samples
 from tests.prometheus.server import Prometheus
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
@@ -28,7 +27,6 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
 MINUTES, INTERVAL_S = 30.0, 15.0
 SCRAPE = "1s"
 DEADLINE_S = 120.0
-_GAUGES = {"step_time_s": "training_step_time_seconds", "loss": "training_loss"}
 
 
 def told(record: Record) -> Any:
@@ -37,21 +35,6 @@ def told(record: Record) -> Any:
     for key in ("seq", "sent_at", "started_at"):
         plain.pop(key, None)
     return plain
-
-
-def training_samples(run: Simulation) -> list[Sample]:
-    """The job's steps as the gauges of a training exporter."""
-    labels = f'{{job_id="{JOB}"}}'
-    found: list[Sample] = []
-    for _, record in run.records():
-        if isinstance(record, Steps) and record.node == "":
-            at = round(record.at, 3)
-            found.append((at, f"training_step{labels}", str(record.step[0])))
-            for column, name in _GAUGES.items():
-                values = getattr(record, column)
-                if values and values[0] is not None:
-                    found.append((at, f"{name}{labels}", repr(values[0])))
-    return found
 
 
 def differing(wanted: list[Frame], found: list[Frame]) -> dict[Any, Any]:

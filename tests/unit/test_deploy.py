@@ -148,9 +148,24 @@ def test_manifests_run_commands_that_exist_with_settings_that_are_known() -> Non
             load(None, {entry["name"]: "x" for entry in container.get("env", ())})
             assert container["resources"]["limits"]["memory"]
             commands += 1
-    assert commands == 4
+    assert commands == 5
     configuration = load(KUBERNETES / "nodewarden.toml", {}).configuration
     assert configuration.inventory.source == "kubernetes"
+
+
+def test_every_service_that_runs_for_long_has_its_place_in_each_way_to_start_it() -> None:
+    wanted = {"stream", "archive", "inventory", "act"}
+    by_compose = {str(one["command"][0]) for one in ours().values()}
+    by_units = {re.split(r"[-@.]", unit.name)[1] for unit in UNITS}
+    by_manifests = {
+        container["args"][0]
+        for _, manifest in manifests()
+        for container in manifest.get("spec", {}).get("template", {}).get("spec", {}).get(
+            "containers", ()
+        )
+    }  # fmt: skip
+    assert wanted <= by_compose
+    assert wanted | {"collect"} == by_units == by_manifests
 
 
 def test_kustomization_lists_every_manifest() -> None:
