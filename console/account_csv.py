@@ -33,6 +33,10 @@ def csv_files(account: Account) -> dict[str, str]:
         "rails.csv": _text(_plain(account.rails), ("rail", "count", "first")),
         "requests.csv": _text(_plain(account.requests), ("verb", "accepted", "reason", "count")),
         "commands.csv": _text(_plain(account.outcomes), ("step", "status", "dry_run", "count")),
+        "recoveries.csv": _text(
+            _plain(account.recoveries), ("state", "mode", "dry_run", "count")
+        ),
+        "updates.csv": _text(_plain(account.updates), ("state", "count")),
         "lemons.csv": _text(_plain(account.lemons), _LEMON_HEAD),
     }  # fmt: skip
 

@@ -15,11 +15,12 @@ PHASE_WORDS: dict[Phase, tuple[str, str]] = {
     "approval": ("of it, waiting for a person", "asked to approved"),
     "act": ("act", "decision to first command"),
     "recover": ("recover", "first command, or stop, to end of first step"),
+    "drain": ("  drain", "command, or wait for its moment, to its end"),
     "stop": ("  stop", "command to its outcome"),
     "clean": ("  clean", "command to its outcome"),
     "replace": ("  replace", "command to its outcome"),
     "start": ("  start", "command to its outcome"),
-    "down": ("  down", "stop to new attempt, restart not ours"),
+    "down": ("  down", "stop to new attempt, where it was not ours"),
     "load": ("  load", "start to begin of first step"),
     "first_step": ("  first step", "its begin to its end"),
     "recompute": ("recompute", "first step to first new step"),
@@ -41,6 +42,7 @@ RIGHT = frozenset({
     "time", "share", "known", "mean", "median", "longest", "incidents", "share of the known",
     "nodes", "ETTR", "wall-clock", "interruptions", "restarts", "MTBF", "jobs", "interrupted",
     "taken out", "Xids", "decisions", "first to say so", "requests", "commands",
+    "times", "recoveries", "updates",
 })  # fmt: skip
 
 
@@ -65,7 +67,11 @@ def facts(account: Account) -> list[Fact]:
         Fact("newest hour", _hour(time.hour_last), "sliding"),
         Fact("worst hour", _hour(time.hour_lowest), "sliding"),
         Fact("MTBF", duration(time.mtbf_s), "wall-clock / interruptions"),
-        Fact("interruptions", _count(time.interruptions)),
+        Fact(
+            "interruptions",
+            _count(time.interruptions),
+            f"and {time.planned:,} planned" if time.planned else "",
+        ),
         Fact("restarts", _count(time.restarts)),
         Fact("incidents", f"{len(account.incidents):,}", f"{closed:,} closed, {false:,} false"),
         Fact("lemon nodes", _count(sum(one.is_lemon for one in account.lemons)), "in 30 days"),
@@ -77,7 +83,7 @@ def tables(account: Account) -> list[Table]:
     found = [
         _lost(account.fleet), _times(account), _mechanisms(account), _jobs(account.jobs),
         _kinds(account), _lemons(account), _decisions(account), _rails(account),
-        _requests(account), _commands(account),
+        _requests(account), _commands(account), _recoveries(account), _updates(account),
     ]  # fmt: skip
     return [table for table in found if table.rows]
 
@@ -144,7 +150,7 @@ def _mechanisms(account: Account) -> Table:
     )
     if unknown:
         rows.append(("not known", f"{unknown:,}", MISSING))
-    return Table("Resolved by", ("what", "incidents", "share of the known"), tuple(rows))
+    return Table("Resolved by", ("what", "times", "share of the known"), tuple(rows))
 
 
 JOBS_MAX = 100
@@ -211,6 +217,20 @@ def _commands(account: Account) -> Table:
         for one in account.outcomes
     ]
     return _cut("Commands", ("what", "outcome", "", "commands"), rows)
+
+
+def _recoveries(account: Account) -> Table:
+    rows = [
+        (one.state, name((one.mode or "").replace("_", " ")), "dry run" if one.dry_run else "",
+         f"{one.count:,}")
+        for one in account.recoveries
+    ]  # fmt: skip
+    return _cut("Jobs brought back", ("state", "mode", "", "recoveries"), rows)
+
+
+def _updates(account: Account) -> Table:
+    rows = [(one.state, f"{one.count:,}") for one in account.updates]
+    return _cut("Updates of code and configuration", ("state", "updates"), rows)
 
 
 def _cut(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:

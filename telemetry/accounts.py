@@ -10,7 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from telemetry.actions import DecisionState, OutcomeStatus, Verb
+from telemetry.actions import (
+    DecisionState,
+    OutcomeStatus,
+    RecoveryState,
+    RestartMode,
+    UpdateState,
+    Verb,
+)
 from telemetry.attempts import FinalCause
 from telemetry.findings import Cause, Kind
 
@@ -19,8 +26,8 @@ Mechanism = Literal[
     "human", "restart_by_others", "by_itself",
 ]  # fmt: skip
 Phase = Literal[
-    "detect", "decide", "approval", "act", "recover", "stop", "clean", "replace", "start", "down",
-    "load", "first_step", "recompute", "diagnosis_wait",
+    "detect", "decide", "approval", "act", "recover", "drain", "stop", "clean", "replace", "start",
+    "down", "load", "first_step", "recompute", "diagnosis_wait",
 ]  # fmt: skip
 
 
@@ -44,6 +51,7 @@ class Productivity(msgspec.Struct, frozen=True, kw_only=True):
     other_s           the rest: checkpoints, evaluations, stalls, what nobody told
     diagnosis_wait_s  of stopped_s, until it was decided what to do
     interruptions     stops that a restart followed, or that an incident explains
+    planned           further ones, for an update that somebody asked for; no failures
     unexplained       of them, those whose wait for a diagnosis is not known
     restarts          attempts after the first
     mtbf_s            wall_s / interruptions
@@ -59,6 +67,7 @@ class Productivity(msgspec.Struct, frozen=True, kw_only=True):
     other_s: float | None = None
     diagnosis_wait_s: float | None = None
     interruptions: int | None = None
+    planned: int = 0
     unexplained: int = 0
     restarts: int | None = None
     mtbf_s: float | None = None
@@ -110,7 +119,7 @@ class IncidentAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MechanismShare(msgspec.Struct, frozen=True):
-    """How many incidents were resolved by it; `share` of all that are known."""
+    """How many incidents were resolved by it, and planned updates; `share` of all known."""
 
     mechanism: Mechanism
     count: int
@@ -148,6 +157,22 @@ class OutcomeCount(msgspec.Struct, frozen=True):
     step: str
     status: OutcomeStatus | Literal["open"]
     dry_run: bool
+    count: int
+
+
+class RecoveryCount(msgspec.Struct, frozen=True):
+    """How far jobs were brought back, and in which mode; None: none was chosen."""
+
+    state: RecoveryState
+    mode: RestartMode | None
+    dry_run: bool
+    count: int
+
+
+class UpdateCount(msgspec.Struct, frozen=True):
+    """What became of updates of code and configuration."""
+
+    state: UpdateState
     count: int
 
 
@@ -214,6 +239,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     rails: list[RailCount]
     requests: list[RequestCount]
     outcomes: list[OutcomeCount]
+    recoveries: list[RecoveryCount]
+    updates: list[UpdateCount]
     lemons: list[Lemon]
     decisions: list[Decided]
     notes: list[str]

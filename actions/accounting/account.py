@@ -14,8 +14,8 @@ from actions.accounting.cases import Cases
 from actions.accounting.deeds import Course, Deeds
 from actions.accounting.jobs import Jobs
 from actions.accounting.lemons import LEMON_S, Xids, lemons
-from actions.accounting.matching import add_standstill, by_job, explanation
-from actions.accounting.mechanisms import shares
+from actions.accounting.matching import add_standstill, by_job, explanation, set_planned_aside
+from actions.accounting.mechanisms import of_update, shares
 from actions.accounting.productivity import (
     JobTime,
     clock_hours,
@@ -27,8 +27,9 @@ from actions.accounting.productivity import (
 )
 from actions.accounting.stories import Stories, Story
 from actions.accounting.training import Period
+from actions.updating import UPDATE_RUNG
 from telemetry.accounts import Account, Lemon
-from telemetry.actions import ActionRecord, Command
+from telemetry.actions import ActionRecord, Command, Update
 from telemetry.findings import ISOLATING, Incident
 from telemetry.records import Allocation, Event, Record, Steps
 
@@ -94,8 +95,16 @@ class Accountant:
         rows = [cases.row(story) for story in stories if self._is_inside(story.opened_at)]
         window = self._window()
         spent = [productivity(one, window) for one in times if window is not None]
-        courses = self._courses()
-        requests = [one for one in self._deeds.requests.values() if self._is_inside(one.at)]
+        courses, deeds_of = self._courses(), self._deeds
+        requests = [one for one in deeds_of.requests.values() if self._is_inside(one.at)]
+        updates = [
+            one for one in deeds_of.updates.values() if self._is_asked(one.asked_at, one.job)
+        ]
+        planned = [
+            of_update(one)
+            for one in self._planned()
+            if one.ran_at is not None and self._is_asked(one.ran_at, one.job)
+        ]
         deeds = [deed for one in courses for deed in self._deeds.deeds_of(one.newest.id)]
         return Account(
             period=window or self._period, job=self._job, fleet=fleet(times, spent, window),
@@ -103,10 +112,16 @@ class Accountant:
             silent_jobs=sum(name not in self._jobs.lives for name in self._jobs.listed
                             if self._job in ("", name)),
             hours=clock_hours(times), times=cases.spreads(rows),
-            mechanisms=shares(row.mechanism for row in rows), incidents=rows[-INCIDENTS_SHOWN:],
+            mechanisms=shares([*(row.mechanism for row in rows), *planned]),
+            incidents=rows[-INCIDENTS_SHOWN:],
             has_actions=self._deeds.records > 0,
             decided=audit.decided(courses), rails=audit.rails(courses),
             requests=audit.requests(requests), outcomes=audit.outcomes(deeds),
+            recoveries=audit.recoveries(
+                one for one in deeds_of.recoveries.values()
+                if self._is_asked(one.began_at, one.job)
+            ),
+            updates=audit.updates(updates),
             lemons=self._lemons(cases, stories), decisions=audit.listed(courses),
             notes=[*notes, *self._notes(times, len(rows))],
         )  # fmt: skip
@@ -121,6 +136,19 @@ class Accountant:
     def _is_inside(self, at: float) -> bool:
         return self._period is None or self._period[0] <= at < self._period[1]
 
+    def _is_asked(self, at: float, job: str) -> bool:
+        return self._is_inside(at) and self._job in ("", job)
+
+    def _planned(self) -> list[Update]:
+        """Updates that had a restart of their own."""
+        return [
+            one
+            for one in self._deeds.updates.values()
+            if one.joined_at is not None
+            and (course := self._deeds.courses.get(one.decision)) is not None
+            and course.newest.verdict.rung == UPDATE_RUNG
+        ]
+
     def _times(self) -> list[JobTime]:
         window = self._window()
         if window is None or self._seen is None:
@@ -130,10 +158,11 @@ class Accountant:
     def _cases(self, stories: Sequence[Story], times: Sequence[JobTime]) -> Cases:
         """Interruptions with the incidents that explain them."""
         cases = Cases(self._deeds)
-        known = by_job(stories)
+        known, planned = by_job(stories), self._planned()
         for one in times:
             assert self._seen is not None, "a job that told steps was seen"
             mine = known.get(one.name, [])
+            set_planned_aside(one, [u.joined_at or 0.0 for u in planned if u.job == one.name])
             add_standstill(one, mine, self._seen[1])
             for stop in one.interruptions:
                 cases.add(one, stop, explanation(stop, mine, cases.stops))
@@ -143,7 +172,7 @@ class Accountant:
         return [
             one
             for one in self._deeds.courses.values()
-            if self._is_inside(one.first_at) and self._job in ("", one.newest.job)
+            if self._is_asked(one.first_at, one.newest.job)
         ]
 
     def _lemons(self, cases: Cases, stories: Sequence[Story]) -> list[Lemon]:

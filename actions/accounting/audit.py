@@ -8,8 +8,16 @@ from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
 from actions.accounting.deeds import Course, Deed
-from telemetry.accounts import Decided, DecisionCount, OutcomeCount, RailCount, RequestCount
-from telemetry.actions import Decision, Request
+from telemetry.accounts import (
+    Decided,
+    DecisionCount,
+    OutcomeCount,
+    RailCount,
+    RecoveryCount,
+    RequestCount,
+    UpdateCount,
+)
+from telemetry.actions import Decision, Recovery, Request, Update
 
 REASONS_MAX = 500  # different ones; the rest is one row
 OTHER = "other reasons"
@@ -78,6 +86,18 @@ def outcomes(deeds: Iterable[Deed]) -> list[OutcomeCount]:
         counts[deed.command.step or deed.command.action, status, deed.command.dry_run] += 1
     return [OutcomeCount(step, status, dry_run, count)  # type: ignore[arg-type] # an outcome's own
             for (step, status, dry_run), count in _most_first(counts)]  # fmt: skip
+
+
+def recoveries(said: Iterable[Recovery]) -> list[RecoveryCount]:
+    """How far jobs were brought back."""
+    counts = Counter((one.state, one.mode, one.dry_run) for one in said)
+    return [RecoveryCount(*key, count) for key, count in _most_first(counts)]
+
+
+def updates(said: Iterable[Update]) -> list[UpdateCount]:
+    """What became of updates."""
+    counts = Counter(one.state for one in said)
+    return [UpdateCount(state, count) for state, count in _most_first(counts)]
 
 
 def listed(courses: Iterable[Course]) -> list[Decided]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from actions.accounting.deeds import Deeds
+from actions.accounting.deeds import Course, Deed, Deeds
 from actions.accounting.interruptions import Interruption
 from actions.accounting.matching import Hands, course_of, done_for
 from actions.accounting.mechanisms import mechanism_of
-from actions.accounting.phases import diagnosis_wait_s, phases_of, recovery_of
+from actions.accounting.phases import Carried, diagnosis_wait_s, phases_of, recovery_of
 from actions.accounting.productivity import JobTime
 from actions.accounting.stories import Story
 from telemetry.accounts import IncidentAccount, Mechanism, Phase, Spread
 
 PHASES: tuple[Phase, ...] = (
-    "detect", "decide", "approval", "act", "recover", "stop", "clean", "replace", "start", "down",
-    "load", "first_step", "recompute", "diagnosis_wait",
+    "detect", "decide", "approval", "act", "recover", "drain", "stop", "clean", "replace", "start",
+    "down", "load", "first_step", "recompute", "diagnosis_wait",
 )  # fmt: skip
 OF_STOPS: frozenset[Phase] = frozenset(
     {"recover", "down", "load", "first_step", "recompute", "diagnosis_wait"}
 )
-OF_COMMANDS: frozenset[Phase] = frozenset({"act", "stop", "clean", "replace", "start"})
+OF_COMMANDS: frozenset[Phase] = frozenset({"act", "drain", "stop", "clean", "replace", "start"})
 
 
 class Cases:
@@ -63,8 +63,14 @@ class Cases:
             decision="" if course is None else course.newest.state,
             mechanism=None if is_false else self._mechanism(story),
             final_cause=story.final_cause, false_alarm=is_false,
-            phases=phases_of(story, course, [deed for _, deed in done], stop),
+            phases=phases_of(story, course, self._carried(done), stop),
         )  # fmt: skip
+
+    def _carried(self, done: Sequence[tuple[Course, Deed]]) -> Carried:
+        """All that was done, and the recovery of the last decision that had one."""
+        known = (self.deeds.recoveries.get(course.newest.id) for course, _ in reversed(done))
+        recovery = next((one for one in known if one is not None), None)
+        return Carried([deed for _, deed in done], recovery)
 
     def _mechanism(self, story: Story) -> Mechanism | None:
         """None while it is open, and without the log of actions, where nobody knows who acted."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from typing import Any, assert_never
 
 import msgspec
 
 from telemetry.actions import (
     ActionRecord,
+    ActRules,
     Command,
     Decision,
     Lease,
     LedgerPart,
     Outcome,
+    Recovery,
     Request,
+    SiteFacts,
+    Update,
 )
 
 DECISIONS_MAX = 20_000
@@ -43,16 +48,22 @@ class Course(msgspec.Struct):
 
 
 class Deed(msgspec.Struct):
-    """One command and what became of it, None while nobody said."""
+    """One command and what became of it, None while nobody said.
+
+    read_back  its call was never answered, and the job runs again: it was done
+    """
 
     command: Command
     outcome: Outcome | None = None
+    read_back: bool = False
 
     @property
     def is_real(self) -> bool:
         """Whether something happened in the world: done, and no dry run."""
-        return (
-            not self.command.dry_run and self.outcome is not None and self.outcome.status == "done"
+        if self.command.dry_run or self.outcome is None:
+            return False
+        return self.outcome.status == "done" or (
+            self.read_back and self.outcome.status == "unknown"
         )
 
 
@@ -68,6 +79,8 @@ class Deeds:
         self.of_incident: dict[str, list[str]] = {}
         self.by_decision: OrderedDict[str, dict[str, Deed]] = OrderedDict()
         self.requests: OrderedDict[str, Request] = OrderedDict()
+        self.recoveries: OrderedDict[str, Recovery] = OrderedDict()
+        self.updates: OrderedDict[str, Update] = OrderedDict()
         self.records = 0
         self.dropped: Counter[str] = Counter()
         self._decision_of: dict[str, str] = {}  # command -> decision
@@ -84,8 +97,17 @@ class Deeds:
                 self._outcome(record)
             case Request():
                 self._request(record)
-            case Lease() | LedgerPart():
-                pass  # says nothing new
+            case Recovery():
+                self._recovery(record)
+            case Update():
+                known = self.updates.get(record.id)
+                if known is None or record.revision > known.revision:
+                    self.updates[record.id] = record
+                self._bound("updates", self.updates, REQUESTS_MAX)
+            case Lease() | LedgerPart() | SiteFacts() | ActRules():
+                pass  # says nothing new of what was done
+            case _:
+                assert_never(record)
 
     def deeds_of(self, decision: str) -> list[Deed]:
         """Its commands, oldest first."""
@@ -150,6 +172,19 @@ class Deeds:
 
     def _request(self, said: Request) -> None:
         self.requests[said.id] = said
-        if len(self.requests) > REQUESTS_MAX:
-            self.requests.popitem(last=False)
-            self.dropped["requests"] += 1
+        self._bound("requests", self.requests, REQUESTS_MAX)
+
+    def _recovery(self, said: Recovery) -> None:
+        known = self.recoveries.get(said.id)
+        if known is not None and said.revision <= known.revision:
+            return
+        self.recoveries[said.id] = said
+        self._bound("recoveries", self.recoveries, DECISIONS_MAX)
+        if said.state == "running" and said.stopped and not said.dry_run:
+            for deed in self.deeds_of(said.id):
+                deed.read_back = True
+
+    def _bound(self, what: str, kept: OrderedDict[str, Any], most: int) -> None:
+        if len(kept) > most:
+            kept.popitem(last=False)
+            self.dropped[what] += 1

@@ -26,6 +26,20 @@ def by_job(stories: Sequence[Story]) -> dict[str, list[Story]]:
     return found
 
 
+def set_planned_aside(one: JobTime, ordered_at: Sequence[float]) -> None:
+    """Restarts that somebody wanted are no failures; each order is of one interruption.
+
+    ordered_at  when the restart that runs an update was ordered, the job being stopped by then
+    """
+    for at in ordered_at:
+        for stop in one.interruptions:
+            until_s = stop.first_ended_at
+            if stop.at - SLACK_S <= at and (until_s is None or at <= until_s + SLACK_S):
+                one.interruptions.remove(stop)
+                one.planned.append(stop)
+                break
+
+
 def add_standstill(one: JobTime, stories: Sequence[Story], until_s: float) -> None:
     """A job that an incident stopped and nobody started anew is interrupted too."""
     last_at = one.life.last_at
@@ -34,16 +48,18 @@ def add_standstill(one: JobTime, stories: Sequence[Story], until_s: float) -> No
     newest = one.life.interruptions[-1] if one.life.interruptions else None
     if newest is not None and newest.awaits_steps:
         return
+    resumed_at = None if newest is None else newest.first_ended_at
+    since_s = max(last_at - SLACK_S, resumed_at or 0.0)  # an older one explains the stop before
     for story in stories:
         stops = story.kind in _STOPPING or story.acted_at is not None
-        if stops and story.opened_at >= last_at - SLACK_S and _is_over_since(story, last_at):
+        if stops and story.opened_at >= since_s and _is_open_after(story, last_at):
             stop = Interruption(stopped_at=last_at, restarts=0)
             one.life.interruptions.append(stop)
             one.interruptions.append(stop)
             return
 
 
-def _is_over_since(story: Story, at: float) -> bool:
+def _is_open_after(story: Story, at: float) -> bool:
     return story.closed_at is None or story.closed_at > at
 
 

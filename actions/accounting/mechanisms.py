@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from actions.accounting.deeds import Course, Deed
 from actions.policy.group import GROUP
 from telemetry.accounts import Mechanism, MechanismShare
+from telemetry.actions import Update
 from telemetry.attempts import Step
 from telemetry.findings import ISOLATING
 
@@ -50,8 +51,13 @@ def _of_deed(course: Course, deed: Deed) -> Mechanism | None:
     if command.action == "rollback":
         return "rollback"
     if command.action == "restart":
-        return "hot_update" if command.mode == "in_place" else "retry"
+        return "retry"
     return None
+
+
+def of_update(update: Update) -> Mechanism:
+    """A planned restart; what takes an update back is a rollback."""
+    return "rollback" if update.undoes else "hot_update"
 
 
 def shares(mechanisms: Iterable[Mechanism | None]) -> list[MechanismShare]:

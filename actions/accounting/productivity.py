@@ -20,6 +20,7 @@ class JobTime:
     """One job within the window, and the interruptions that count.
 
     span        [begin, end) of it that lies in the window, None where nothing does
+    planned     further ones: restarts for updates
     waits       seconds that each interruption waited for a diagnosis, None unknown
     """
 
@@ -30,6 +31,7 @@ class JobTime:
     ended_at: float | None
     wall: Slots = field(default_factory=Slots)
     interruptions: list[Interruption] = field(default_factory=list)
+    planned: list[Interruption] = field(default_factory=list)
     waits: list[float | None] = field(default_factory=list)
 
 
@@ -80,8 +82,8 @@ def productivity(one: JobTime, window: Period) -> Productivity:
         stopped_s=stopped_s, recomputed_s=recomputed_s,
         other_s=max(0.0, wall_s - productive_s - stopped_s - recomputed_s),
         diagnosis_wait_s=sum(waits) if waits else None,
-        interruptions=count, unexplained=len(one.waits) - len(waits),
-        restarts=sum(stop.restarts for stop in one.interruptions),
+        interruptions=count, planned=len(one.planned), unexplained=len(one.waits) - len(waits),
+        restarts=sum(stop.restarts for stop in (*one.interruptions, *one.planned)),
         mtbf_s=wall_s / count if count else None,
     )  # fmt: skip
 
@@ -121,7 +123,8 @@ def fleet(
         hour_lowest=min(hours, key=lambda hour: (hour.ettr, hour.at), default=None),
         stopped_s=_sum(times, "stopped_s"), recomputed_s=_sum(times, "recomputed_s"),
         other_s=_sum(times, "other_s"), diagnosis_wait_s=_sum(times, "diagnosis_wait_s"),
-        interruptions=count, unexplained=sum(time.unexplained for time in times),
+        interruptions=count, planned=sum(time.planned for time in times),
+        unexplained=sum(time.unexplained for time in times),
         restarts=sum(time.restarts or 0 for time in times),
         mtbf_s=wall_s / count if count and wall_s is not None else None,
     )  # fmt: skip

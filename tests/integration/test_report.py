@@ -45,7 +45,7 @@ def test_html_and_csv_are_written_whole(
     arguments = ["report", str(archive), "--html", str(page), "--csv", str(directory)]
     assert run(arguments, {}) == 0
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert len(list(directory.glob("*.csv"))) == 11
+    assert len(list(directory.glob("*.csv"))) == 13
     assert str(page) in capsys.readouterr().out
 
 

@@ -39,7 +39,7 @@ HOSTILE = "=cmd|'/c calc'!A1<script>alert(1)</script>[bold red]x[/]\x1b]0;t\x07\
 NOTHING = Account(
     period=None, job="", fleet=Productivity(), jobs=[], silent_jobs=0, hours=[], times=[],
     mechanisms=[], incidents=[], has_actions=False, decided=[], rails=[], requests=[],
-    outcomes=[], lemons=[], decisions=[], notes=[],
+    outcomes=[], recoveries=[], updates=[], lemons=[], decisions=[], notes=[],
 )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ import pytest
 from actions.accounting import lemons as lemon_rules
 from actions.accounting.account import Accountant
 from actions.policy.group import GROUP
-from telemetry.accounts import Account, Lemon, Mechanism
+from actions.updating import UPDATE_RUNG
+from telemetry.accounts import Account, Lemon, Mechanism, Phase
 from telemetry.actions import (
     Command,
     CommandStep,
@@ -17,10 +18,14 @@ from telemetry.actions import (
     DecisionState,
     Outcome,
     OutcomeStatus,
+    Passage,
     Preconditions,
     Rail,
+    Recovery,
     Request,
     RestartMode,
+    Update,
+    UpdateState,
     Verb,
 )
 from telemetry.attempts import Attempt, Step
@@ -188,7 +193,7 @@ def test_the_fleet_counts_jobs_alike_where_nodes_are_not_known() -> None:
 ANALYSED = incident(rung=GROUP.name)
 RETRY = incident(action="restart", step="retry")
 ROLLBACK = incident(action="rollback", step="rollback")
-HOT = incident(action="restart", step=None)
+AGAIN = incident(action="restart", step=None)
 QUARANTINE = incident(step="quarantine")
 
 
@@ -200,7 +205,7 @@ QUARANTINE = incident(step="quarantine")
         (ANALYSED, None, "analyser_eviction"),
         (RETRY, "in_place", "retry"),
         (ROLLBACK, "requeue", "rollback"),
-        (HOT, "in_place", "hot_update"),
+        (AGAIN, "in_place", "retry"),
         (QUARANTINE, None, "quarantine"),
     ],
 )
@@ -279,6 +284,97 @@ def test_an_older_revision_changes_nothing() -> None:
     newer = msgspec.structs.replace(incident(), rev=3, closed_at=T0 + 400)
     (row,) = Site().account(newer, incident(closed_s=None)).incidents
     assert row.closed_at == T0 + 400
+
+
+# -- recoveries and updates
+
+
+def recovery(of: Decision, **more: object) -> Recovery:
+    made = Recovery(
+        id=of.id, incident=of.incident, job=of.job, action=of.verdict.action, when="now",
+        targets=["n1"], state="running", since=T0 + 190, at=T0 + 190, began_at=T0 + 113,
+        reason="it runs again", revision=9, mode="replacement", stopped=True, dry_run=False,
+        history=[
+            Passage("suspect", T0 + 113, T0 + 120, "out"),
+            Passage("stopping", T0 + 120, T0 + 130, "not supported"),
+            Passage("stopping", T0 + 130, T0 + 135, "stopped"),
+            Passage("cleaning", T0 + 135, T0 + 136, "clean"),
+            Passage("replacing", T0 + 136, T0 + 140, "there"),
+            Passage("restarting", T0 + 140, T0 + 190, "it runs"),
+        ],
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **more)
+
+
+def test_the_states_of_a_recovery_are_the_parts_of_the_recovery() -> None:
+    site, of = Site(), incident()
+    made = site.decided(of)
+    for step in ("drain", "stop", "restart"):
+        site.commanded(made, step=step)
+    site.accountant.action(recovery(made))
+    (row,) = site.account(of).incidents
+    parts: dict[Phase, float] = {
+        "drain": 7, "stop": 15, "clean": 1, "replace": 4, "start": 50, "load": 10, "first_step": 10,
+    }  # fmt: skip
+    assert {phase: row.phases[phase] for phase in parts} == parts
+    assert row.phases["recover"] == sum(parts.values()) == 97
+
+
+def test_an_unanswered_call_was_made_where_the_job_was_brought_back() -> None:
+    site, of = Site(), incident()
+    made = site.decided(of)
+    site.commanded(made, step="restart", status="unknown")
+    site.accountant.action(recovery(made))
+    assert [one.mechanism for one in site.account(of).incidents] == ["eviction_restart"]
+
+
+@pytest.mark.parametrize("more", [{"state": "escalated"}, {"stopped": False}, {"dry_run": True}])
+def test_an_unanswered_call_proves_nothing_else(more: dict[str, object]) -> None:
+    site, of = Site(), incident()
+    made = site.decided(of)
+    site.commanded(made, step="restart", status="unknown")
+    site.accountant.action(recovery(made, **more))
+    assert [one.mechanism for one in site.account(of).incidents] == ["restart_by_others"]
+
+
+def update(state: UpdateState, decision: str, undoes: str = "") -> Update:
+    return Update(
+        id="u", job="j1", versions={"code": "v2"}, before={}, urgent=True, state=state,
+        asked_at=T0 + 90, forced_at=T0 + 90, at=T0 + 210, by="otto", reason="", decision=decision,
+        joined_at=T0 + 150, ran_at=T0 + 200, undoes=undoes,
+    )  # fmt: skip
+
+
+def ordered(site: Site, rung: str = UPDATE_RUNG) -> None:
+    """The restart that the update gets for itself."""
+    verdict = Verdict("restart", "update", [], "now", T0 + 95, rung)
+    site.accountant.action(Decision(
+        id="own", incident="", rev=0, at=T0 + 95, verdict=verdict, mode="approve", rails=[],
+        state="approved", reason="update u by otto", by="otto", job="j1",
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(("undoes", "mechanism"), [("", "hot_update"), ("t", "rollback")])
+def test_a_restart_for_an_update_is_planned_and_no_failure(
+    undoes: str, mechanism: Mechanism
+) -> None:
+    site = Site()
+    ordered(site)
+    site.accountant.action(update("matched", "own", undoes))
+    account = site.account()
+    time = account.fleet
+    assert (time.interruptions, time.planned, time.restarts, time.mtbf_s) == (0, 1, 1, None)
+    assert [one.mechanism for one in account.mechanisms] == [mechanism]
+    assert [(one.state, one.count) for one in account.updates] == [("matched", 1)]
+
+
+def test_an_update_that_joined_a_faults_restart_plans_nothing() -> None:
+    site, of = Site(), incident()
+    site.commanded(site.decided(of), step="restart")
+    site.accountant.action(update("matched", "d"))
+    account = site.account(of)
+    assert (account.fleet.interruptions, account.fleet.planned) == (1, 0)
+    assert [one.mechanism for one in account.mechanisms] == ["eviction_restart"]
 
 
 # -- every no
