@@ -31,7 +31,7 @@ _NO_SUCH_NODE = re.compile(r"Node (\S{1,253}) not found")
 # Slurm's words for what it certainly did not do.
 REFUSED = re.compile(
     r"Invalid node name specified|Invalid node state specified|Invalid job id specified"
-    r"|Access/permission denied|Requested operation is presently disabled"
+    r"|Access/permission denied|Invalid user id|Requested operation is presently disabled"
     r"|Requested operation not supported|Job/step already completing or completed"
     r"|Job is no longer pending execution|Job is not pending"
 )

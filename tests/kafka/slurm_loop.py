@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,8 +125,24 @@ class Inventory(Service):
 class Loop:
     """Everything that runs; `agents` by node."""
 
-    def __init__(self, slurm: Slurm, job: str, agents: dict[str, Agent], act: Act) -> None:
-        self.slurm, self.job, self.agents, self.act = slurm, job, agents, act
+    def __init__(self, slurm: Slurm, job: str, act: Act, agent: Callable[[str], Agent]) -> None:
+        self.slurm, self.job, self.act, self._agent = slurm, job, act, agent
+        self.agents: dict[str, Agent] = {}
+
+    def watch(self) -> None:
+        """An agent on each node of the job, and on no other."""
+        nodes = self.where()[1]
+        for name in self.agents.keys() - set(nodes):
+            self.agents.pop(name).__exit__(None, None, None)
+        for name in sorted(set(nodes) - self.agents.keys()):
+            self.agents[name] = self._agent(name)
+            self.agents[name].start()
+            self.agents[name].open()
+
+    def stop(self) -> None:
+        """End all agents."""
+        while self.agents:
+            self.agents.popitem()[1].__exit__(None, None, None)
 
     def where(self) -> tuple[str, list[str]]:
         """The job's state, and its nodes."""
@@ -157,6 +173,10 @@ class Loop:
             time.sleep(POLL_S)
         return time.time()
 
+    def drained(self, node: str) -> float:
+        """When it was seen to be drained."""
+        return self.until(lambda: self.reason(node) != "", f"{node} drained")
+
     def running_elsewhere(self, node: str, restarts: int) -> float:
         """When the job ran again, without the node."""
         self.until(lambda: self.restarts() > restarts, f"requeued from {node}")
@@ -166,12 +186,9 @@ class Loop:
 
 
 @contextmanager
-def loop(
-    broker: Broker, slurm: Slurm, directory: Path, *, nodes: Sequence[str] = (), **of_slurm: Any
-) -> Iterator[Loop]:
+def loop(broker: Broker, slurm: Slurm, directory: Path, **of_slurm: Any) -> Iterator[Loop]:
     """A job on two nodes, and everything that watches it.
 
-    nodes     that have an agent; those of the job where none is named
     of_slurm  settings of `act.slurm`
     """
     job = slurm.submit(2)
@@ -186,18 +203,16 @@ def loop(
             inventory.metrics_url,
         )
         stack.enter_context(act)
-        running = Loop(slurm, job, {}, act)
+        running = Loop(slurm, job, act, lambda name: Agent(broker, directory / name, name))
+        stack.callback(running.stop)
         running.until(lambda: running.where()[0] == "RUNNING", "running")
-        for name in nodes or running.where()[1]:
-            agent = Agent(broker, directory / name, name)
-            running.agents[name] = stack.enter_context(agent)
-            agent.open()
+        running.watch()
         worker.wait_until(lambda found: found.get(("control_total", "main"), 0) > 0, "settings")
         act.wait_until(lambda found: found.get(("active", ""), 0.0) == 1.0, "active")
         yield running
 
 
-def settled(running: Loop) -> None:
+def settled() -> None:
     """What is printed now is news, and the site knows how it stands."""
     time.sleep(12.0)
 

@@ -19,12 +19,12 @@ def test_a_lost_gpu_drains_its_node_and_the_job_runs_elsewhere(
     clean_topics: Broker, slurm: Slurm, tmp_path: Path
 ) -> None:
     with loop(clean_topics, slurm, tmp_path) as running:
-        settled(running)
+        settled()
         state, nodes = running.where()
         assert ("RUNNING", 2) == (state, len(nodes))
         lost = nodes[0]
         at_s = running.agents[lost].speak(bus=1)
-        drained_s = running.until(lambda: running.reason(lost) != "", f"{lost} drained")
+        drained_s = running.drained(lost)
         assert running.reason(lost).startswith("nodewarden:gpu_lost:")
         print(f"line to drain: {drained_s - at_s:.2f} s")
         running.running_elsewhere(lost, 0)
