@@ -81,7 +81,6 @@ class Auditor:
         self._parts: list[LedgerPart] = []
         self._ledger: Ledger | None = None
         self._service: ActionService | None = None
-        self._keep_s = 0.0
         self._why_not = "it stands before the first snapshot of an archive that begins later"
         self._made: dict[tuple[object, ...], dict[str, Decision]] = {}
         self._answers: dict[str, Decision] = {}
@@ -126,7 +125,7 @@ class Auditor:
         def context(now_s: float) -> RailContext:
             return rail_context(ledger, ledger.site, settings, now_s)
 
-        ledger.entries_max, self._keep_s = settings.entries_max, settings.keep_s
+        ledger.entries_max = settings.entries_max
         self._service = ActionService(ledger, settings, self._decide, context, self._recheck)
 
     def _snapshot(self, offset: int, part: LedgerPart) -> None:
@@ -175,13 +174,13 @@ class Auditor:
 
     def _unknown(self, said: Decision) -> str:
         """Why it cannot be made again; "" where it can, as far as the ledger goes."""
-        ledger = self._ledger
-        if ledger is None or self._service is None:
+        ledger, service = self._ledger, self._service
+        if ledger is None or service is None:
             return self._why_not
         known = ledger.decisions.get(said.id)
         if known is None:
             return "what was said of it before is not in the log" if said.revision > 0 else ""
-        if said.revision == 0 and known.at < said.at - self._keep_s:
+        if said.revision == 0 and known.at < said.at - service.settings.keep_s:
             ledger.drop(said.id)  # the service had forgotten it, and decided anew
         return ""
 

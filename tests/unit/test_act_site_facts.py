@@ -10,7 +10,7 @@ from actions.ledger import Ledger
 from actions.ledger_log import decode, encode
 from actions.rails import decide
 from actions.site import NAMES_MAX, Site, SiteView, canonical, changed, changes
-from telemetry.actions import Decision, SiteFacts, Where, Window
+from telemetry.actions import Decision, Measured, SiteFacts, Where, Window
 from tests.acting import SETTINGS, incident
 from tests.acting import Site as Place
 
@@ -45,6 +45,13 @@ def test_what_changed_makes_the_same_site_again(sites: list[Site]) -> None:
         assert after(known, facts) == site
         assert bool(facts) == (known != site)
         known = site
+
+
+def test_the_log_has_all_of_the_site() -> None:
+    """A new field has to be in `SiteFacts` and in the sites of these tests."""
+    assert set(Site.__struct_fields__) - {"sizes"} == {
+        "places", "drained_by", "protected", "windows", "booted_at", *Measured.__struct_fields__,
+    }  # fmt: skip
 
 
 @given(SITES)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from actions import budgets, context, rail_rules, rails, service, updating
+from actions.access import Person
 from actions.audit import Auditor, Checked
 from actions.ledger_log import encode
 from actions.rails import decide, recheck
+from actions.rules import DECIDING
+from actions.service import Asked
 from actions.site import Site as Facts
 from telemetry.actions import (
     ActionRecord,
@@ -126,6 +132,31 @@ def test_what_the_rails_refuse_right_before_the_act_comes_out_too() -> None:
     assert (last.state, last.reason) == ("refused", "the ladder no longer says it")
     assert last.source == (0, 1)
     assert {"equal"} == {one.result for one in audit(of)}
+
+
+def test_the_restart_of_an_update_comes_out_too() -> None:
+    of = site()
+    one = of.start()
+    one.step()
+    person = Person("otto", "operator")
+    for job in ("7", "8"):
+        update = Asked(
+            verb="update", target=job, person=person, versions={"code": "abc"}, urgent=True
+        )
+        assert one.ask(update).status == 200
+    one.step(2)
+    found = audit(of)
+    assert [(one.state, one.result) for one in found] == [("approved", "equal")] * 2
+
+
+def test_settings_that_decide_are_those_in_the_log() -> None:
+    """A setting that the deciding code reads has to be in `DECIDING`."""
+    read = {"recovery", "versions"}  # of commands and updates, not of decisions
+    for module in (service, context, rails, rail_rules, budgets, updating):
+        text = Path(module.__file__ or "").read_text("utf-8")
+        read |= set(re.findall(r"(?<![_a-z.])(?:self\.)?settings\.([a-z_]+)", text))
+    assert read - set(RailSettings.__struct_fields__) - {"recovery", "versions"} <= set(DECIDING)
+    assert {"rails", "approval_s", "keep_s"} <= read
 
 
 def test_an_archive_that_begins_at_a_snapshot_is_checked_from_there_on() -> None:
