@@ -142,7 +142,7 @@ class Carrying:
                 objection = self._service.against(decision, incidents.get, now_s)
         return found, Look(
             over=no_more, objection=objection, paused=self._ledger.paused,
-            busy=self._is_busy(recovery),
+            busy=self._is_busy(recovery), pending=facts.pending,
             ended=ended(recovery, seen) or self._restarted_meanwhile(recovery),
             exited=exited(seen), runs=runs(seen),
             stands_still=stands_still(recovery.job, incidents.values(), facts),

@@ -41,12 +41,14 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     stands_still   its communication timed out
     checkpoint_at  when its newest checkpoint was whole, Unix seconds
     replacements   nodes that are free for it
+    pending        somebody reads it just now: it is known in a moment
     """
 
     progresses: bool | None = None
     stands_still: bool | None = None
     checkpoint_at: float | None = None
     replacements: int | None = None
+    pending: bool = False
 
 
 class ActionLog(Protocol):

@@ -39,6 +39,7 @@ class Look:
     progresses    the job still ends steps
     replacements  nodes that are free for it
     busy          another recovery of the same job is under way
+    pending       more of the job is known in a moment
     achieved      what the last command wanted is so
     runs          the job runs
     """
@@ -48,6 +49,7 @@ class Look:
     objection: str = ""
     paused: bool = False
     busy: bool = False
+    pending: bool = False
     exited: bool = False
     stands_still: bool = False
     checkpoint_at: float | None = None
@@ -231,7 +233,7 @@ def _trigger(recovery: Recovery, seen: Look) -> str:
         return "a process of the job exited"
     if seen.stands_still:
         return "the job's communication timed out"
-    if _lacks(recovery, seen):
+    if seen.pending or _lacks(recovery, seen):
         return ""
     if recovery.when == "now":
         return "at once"

@@ -18,6 +18,7 @@ from actions.rails import decide, recheck, tells
 from actions.windows import calendar, named
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.logs import quiet
+from nodewarden.act_jobs import JobsReader
 from nodewarden.act_reruns import RerunReader
 from nodewarden.act_site import SiteReader
 from nodewarden.acting import Acting, live_partitions
@@ -63,6 +64,10 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
         lambda: KafkaLogReader(configuration.kafka, clock, "nodewarden-act-reruns"),
         live_partitions(configuration), settings.versions, clock,
     )  # fmt: skip
+    jobs = JobsReader(
+        lambda: KafkaLogReader(configuration.kafka, clock, "nodewarden-act-jobs"),
+        live_partitions(configuration), site.job, clock,
+    )  # fmt: skip
     with (
         serve_metrics(metrics.registry, settings.metrics_address, "act.metrics_address"),
         Api(settings, desk, clock.time_s),
@@ -77,9 +82,10 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
 
         acting = Acting(
             configuration, acts, desk, clock, metrics, decide=decide,
-            site=lambda: site.site, job=site.job, recheck=recheck, telling=telling, tells=tells,
+            site=lambda: site.site, job=jobs.facts, recheck=recheck, telling=telling, tells=tells,
             compared=reruns.compared,
         )  # fmt: skip
+        threading.Thread(target=jobs.run, args=(stop,), name="jobs", daemon=True).start()
         threading.Thread(target=reruns.run, args=(stop,), name="reruns", daemon=True).start()
         site.refresh()
         threading.Thread(target=site.run, args=(stop,), name="site", daemon=True).start()

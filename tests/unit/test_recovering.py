@@ -316,6 +316,18 @@ def test_h18_a_job_that_progresses_is_not_killed_unless_replacements_exist(
     assert site.world.applied["stop"] == 0
 
 
+def test_while_more_of_the_job_is_known_in_a_moment_it_is_not_stopped() -> None:
+    site = Cluster()
+    site.job = lambda job: msgspec.structs.replace(FACTS, pending=True)
+    site.tell(broken())
+    site.start()
+    site.run_for(10.0)
+    assert site.steps() == ["drain"]
+    site.world.job_state = "FAILED"
+    site.run_for(10.0)
+    assert [one.state for one in site.recoveries()] == ["running"]
+
+
 def test_h18_with_replacements_a_job_that_progresses_is_restarted_on_them() -> None:
     site = Cluster()
     site.job = lambda job: msgspec.structs.replace(FACTS, progresses=True, replacements=1)
