@@ -97,7 +97,7 @@ class Active:
         self._read_incidents(wait_s)
         self._answer_people()
         self._tell_engine()
-        self._commit(self._service.due(self._clock.time_s()))
+        self._end_what_is_late()
         self._commit(news(
             self._ledger, self._settings, self._outside.compared, self._clock.time_s()
         ))  # fmt: skip
@@ -109,6 +109,18 @@ class Active:
         """Nobody is answered any more."""
         self._desk.close()
         self._metrics.active.set(0)
+
+    def _end_what_is_late(self) -> None:
+        """Who was told of an incident hears too that in time nothing was done about it."""
+        late = self._service.due(self._clock.time_s())
+        self._commit(late)
+        told = {one.incident: self._feed.known.get(one.incident) for one in late}
+        if self._outside.teller is None or not late:
+            return
+        for incident in told.values():
+            if incident is not None:
+                self._tell(incident, self._outside.teller)
+        self._save_told()
 
     # -- incidents
 

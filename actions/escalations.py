@@ -1,4 +1,4 @@
-"""Pages people where bringing a job back ended with nobody but a person to go on.
+"""Pages people where carrying a decision out ended with nobody but a person to go on.
 
 Each is an incident of its own to whom it is told, beside the one that it came of: that one may
 close while the job still stands. It is over when a person acknowledges that incident, or when a
@@ -8,17 +8,34 @@ later recovery of the job brought it back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from actions.ledger import Ledger
 from actions.ports import Teller
-from telemetry.actions import Decision, Recovery
+from telemetry.actions import Command, Decision, Outcome, Recovery
 from telemetry.errors import SourceUnavailable
 from telemetry.findings import Incident, stable_id
 
 _log = logging.getLogger("nodewarden.act")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a person has to look at.
+
+    id     of the decision
+    job    that is brought back; "" where it is about nodes alone
+    since  when it became a person's
+    """
+
+    id: str
+    incident: str
+    job: str
+    since: float
+    reason: str
 
 
 class Escalations:
@@ -28,21 +45,21 @@ class Escalations:
         self, ledger: Ledger, teller: Teller | None, time_s: Callable[[], float]
     ) -> None:  # fmt: skip
         self._ledger, self._teller, self._time_s = ledger, teller, time_s
-        self._told: dict[str, bool] = {}  # recovery -> whether it was told as over
+        self._told: dict[str, bool] = {}  # case -> whether it was told as over
 
     def tell(self, incidents: Mapping[str, Incident]) -> None:
         """Those of which people do not know yet. Nobody is told of a dry run."""
-        escalated = self._ledger.escalated()
+        cases = list(self._cases())
         said = False
-        for recovery in escalated:
-            over_at = self._over_at(recovery)
-            if self._told.get(recovery.id) == (over_at is not None):
+        for case in cases:
+            over_at = self._over_at(case)
+            if self._told.get(case.id) == (over_at is not None):
                 continue
-            if recovery.id not in self._told:
-                _log.error("escalated job=%s reason=%s", recovery.job, recovery.reason)
-            self._told[recovery.id] = over_at is not None
-            said = self._say(recovery, incidents.get(recovery.incident), over_at) or said
-        self._told = {one.id: self._told[one.id] for one in escalated}
+            if case.id not in self._told:
+                _log.error("escalated decision=%s reason=%s", case.id, case.reason)
+            self._told[case.id] = over_at is not None
+            said = self._say(case, incidents.get(case.incident), over_at) or said
+        self._told = {one.id: self._told[one.id] for one in cases}
         if said:
             self.save()
 
@@ -55,44 +72,63 @@ class Escalations:
         except SourceUnavailable as error:  # it stays to be saved
             _log.error("told_unsaved error=%s", error)
 
+    def _cases(self) -> Iterator[Case]:
+        for recovery in self._ledger.escalated():
+            if not recovery.dry_run:
+                yield _of_job(recovery)
+        for command, done in self._ledger.done_commands():
+            alone = not command.step and command.incident and not command.dry_run
+            if done.status == "unknown" and alone:
+                yield _of_nodes(command, done)
+
     def _say(
-        self, recovery: Recovery, incident: Incident | None, over_at: float | None
+        self, case: Case, incident: Incident | None, over_at: float | None
     ) -> bool:  # fmt: skip
-        decision = self._ledger.decisions.get(recovery.id)
-        if self._teller is None or decision is None or incident is None or recovery.dry_run:
+        decision = self._ledger.decisions.get(case.id)
+        if self._teller is None or decision is None or incident is None:
             return False
-        told = escalation(recovery, incident, over_at)
+        told = escalation(case, incident, over_at)
         self._teller.take(told, _paging(decision, told))
         return True
 
-    def _over_at(self, recovery: Recovery) -> float | None:
+    def _over_at(self, case: Case) -> float | None:
         acks = [
             one.at for one in self._ledger.requests.values()
-            if one.verb == "ack" and one.accepted and one.at >= recovery.since
-            and one.target in (recovery.incident, recovery.id)
+            if one.verb == "ack" and one.accepted and one.at >= case.since
+            and one.target in (case.incident, case.id)
         ]  # fmt: skip
         back = [
             one.since for one in self._ledger.recoveries.values()
-            if one.job == recovery.job and one.state == "running" and one.stopped
-            and one.since >= recovery.since
+            if case.job and one.job == case.job and one.state == "running" and one.stopped
+            and one.since >= case.since
         ]  # fmt: skip
         return min(acks + back, default=None)
 
 
-def escalation(recovery: Recovery, incident: Incident, over_at: float | None = None) -> Incident:
+def escalation(case: Case, incident: Incident, over_at: float | None = None) -> Incident:
     """The incident as which it is told: it says what is wrong, and where it came from."""
-    job = f"job {recovery.job}" if recovery.job else "what was to be done"
-    left = recovery.history[-1].state if recovery.history else recovery.state
-    reason = f"{job} is a person's now, it was left in {left}: {recovery.reason}"
     verdict = msgspec.structs.replace(
-        incident.verdict, action="page", reason=reason, targets=[], at=recovery.since,
+        incident.verdict, action="page", reason=case.reason, targets=[], at=case.since,
         when="now", rung="escalated", recheck_at=None, step=None, final_cause=None,
     )  # fmt: skip
     return msgspec.structs.replace(
-        incident, id=stable_id("escalation", recovery.id), rev=0 if over_at is None else 1,
-        opened_at=recovery.since, closed_at=over_at, merged_into="", severity="critical",
+        incident, id=stable_id("escalation", case.id), rev=0 if over_at is None else 1,
+        opened_at=case.since, closed_at=over_at, merged_into="", severity="critical",
         evidence=[], verdict=verdict, verdicts=[verdict],
     )  # fmt: skip
+
+
+def _of_job(recovery: Recovery) -> Case:
+    job = f"job {recovery.job}" if recovery.job else "what was to be done"
+    left = recovery.history[-1].state if recovery.history else recovery.state
+    reason = f"{job} is a person's now, it was left in {left}: {recovery.reason}"
+    return Case(recovery.id, recovery.incident, recovery.job, recovery.since, reason)
+
+
+def _of_nodes(command: Command, done: Outcome) -> Case:
+    what = " ".join([command.action, *command.targets])
+    reason = f"nobody can tell whether it was done: {what}: {done.reason}"
+    return Case(command.decision, command.incident, "", done.at, reason)
 
 
 def _paging(decision: Decision, told: Incident) -> Decision:

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from actions.service import outcome
-from telemetry.actions import Command, Outcome, Preconditions, Recovery
+from telemetry.actions import Command, Decision, Outcome, Preconditions, Recovery
 from telemetry.errors import SourceUnavailable
 from telemetry.findings import Action, Incident, When
 from telemetry.settings import ActSettings
@@ -124,9 +124,13 @@ class Pages:
     def __init__(self) -> None:
         self.open: dict[str, Incident] = {}
         self.changes: list[str] = []
+        self.states: dict[str, list[str]] = {}  # incident -> of the decision, as people heard it
 
-    def take(self, incident: Incident, decision: object = None) -> None:
+    def take(self, incident: Incident, decision: Decision | None = None) -> None:
         """The newest revision."""
+        heard = self.states.setdefault(incident.id, [])
+        if decision is not None and decision.state not in heard[-1:]:
+            heard.append(decision.state)
         known = self.open.get(incident.id)
         if known is None or incident.rev >= known.rev:
             self.open[incident.id] = incident

@@ -480,6 +480,29 @@ def test_a_page_is_said_again_by_whoever_takes_over_before_anybody_was_told() ->
     assert len(site.pages.pages()) == 1
 
 
+def test_an_isolation_of_which_nobody_can_tell_is_a_person_s() -> None:
+    site = Cluster()
+    site.world.behaves[""] = ["dies"]
+    site.tell(broken(action="isolate"))
+    one = site.start()
+    one.step(2)
+    (page,) = site.pages.pages()
+    assert "nobody can tell whether it was done: isolate node-a" in page
+    site.clock.advance(1.0)
+    one.ask(asked("ack", "a"))
+    one.step()
+    assert site.pages.pages() == []
+
+
+def test_people_hear_that_in_time_nothing_was_done() -> None:
+    site = Cluster()
+    site.world.away = True
+    site.tell(broken())
+    site.start()
+    site.run_for(REAL.command_s + 10.0)
+    assert site.pages.states == {"a": ["approved", "expired"]}
+
+
 def test_a_dry_run_goes_through_all_states_waits_for_nothing_and_pages_nobody() -> None:
     site = Cluster(msgspec.structs.replace(REAL, dry_run=True))
     site.tell(broken(when="at_checkpoint"))
