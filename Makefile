@@ -11,13 +11,16 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: broker-away up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
+.PHONY: broker-away demo-slurm up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## a simulated cluster with faults: incident report here and as an HTML file
 	@$(BIN)/nodewarden demo
+
+demo-slurm: $(INSTALLED) ## a GPU is lost on a real Slurm: its node is drained, the job runs elsewhere
+	@deploy/local/demo-slurm.sh
 
 test: $(READY) ## all tests that need no services and are quick
 	@$(BIN)/pytest -n $(WORKERS) -m "not slow and not bench and not kafka and not slurm and not kube and not prometheus" tests
