@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from telemetry.errors import SourceUnavailable
 from telemetry.slurm_words import job_state
 from tests.slurm_fake import BOOT_S, FakeSlurm, command, executor
 
+ROOT = Path(__file__).parents[2]
 OURS = "nodewarden:gpu_lost:i1"
 ISOLATE = command("isolate", "n2")
 RELEASE = command("release", "n2", incident="")
@@ -420,3 +423,16 @@ def test_a_held_job_says_so() -> None:
     slurm = FakeSlurm()
     slurm.run("7", state=job_state(["PENDING"]), is_held=True)
     assert "PENDING+HELD" == executor(slurm).observe([], "7").job_state
+
+
+def test_i8_nothing_on_a_node_gives_slurm_commands() -> None:
+    """Neither the agent nor prolog and epilog; that collectors know no executor, the rules of
+    imports say.
+    """
+    changes = re.compile(r"scontrol[\"', ]+(?:update|requeue|release|reboot)|scancel|state=drain")
+    places = [
+        *(ROOT / "collectors" / "agent").rglob("*.py"),
+        *(ROOT / "deploy" / "slurm").glob("*.sh"),
+    ]
+    assert 10 < len(places)
+    assert [] == [path for path in places if changes.search(path.read_text("utf-8"))]
