@@ -14,6 +14,8 @@ import asyncio
 import ipaddress
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -23,6 +25,7 @@ from msgspec import Meta
 
 from actions.access import Access, Person, may
 from actions.desk import Desk, Reply
+from actions.metrics import ActMetrics
 from actions.service import TEXT_MAX, Asked
 from telemetry.actions import Verb
 from telemetry.attempts import Attempt
@@ -31,6 +34,7 @@ from telemetry.settings import ActSettings
 
 ANSWER_S = 10.0
 TARGET_MAX = 253
+LOGGED_PER_MINUTE = 60  # refusals that no audit has; all are counted
 FOR_MAX_S = 30 * 86_400.0
 VERBS: tuple[Verb, ...] = (
     "approve", "deny", "ack", "snooze", "pause", "resume", "isolate", "release", "false_alarm",
@@ -65,8 +69,12 @@ class Api:
     time_s  Unix seconds, for the end of a snooze
     """
 
-    def __init__(self, settings: ActSettings, desk: Desk, time_s: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: ActSettings, desk: Desk, time_s: Callable[[], float], metrics: ActMetrics
+    ) -> None:
         self._settings, self._desk, self._time_s = settings, desk, time_s
+        self._metrics = metrics
+        self._logged_s: deque[float] = deque(maxlen=LOGGED_PER_MINUTE)
         self._access = Access(settings.tokens)
         self._loop: asyncio.AbstractEventLoop
         self._runner: web.AppRunner | None = None
@@ -160,10 +168,23 @@ class Api:
         except TimeoutError:
             why = "no answer yet; look before you ask again"
             reply = Reply(504, {"error": why})
-        # Who is refused is refused by a standby too, which cannot write that down.
+        # Who is refused is refused by a standby too, which cannot write that into the log.
         if status and reply.status == 503:
+            self._unaudited(verb, person, problem, status)
             reply = Reply(status, {"error": problem})
         return _answer(reply)
+
+    def _unaudited(self, verb: Verb, person: Person | None, problem: str, status: int) -> None:
+        """Count it, and say it unless that happens all the time."""
+        if self._desk.open:  # more wait than it takes
+            self._metrics.unaudited.inc()
+        else:
+            self._metrics.standby_refusals.labels(verb, str(status)).inc()
+        now_s = time.monotonic()
+        if len(self._logged_s) < LOGGED_PER_MINUTE or now_s - self._logged_s[0] >= 60.0:
+            self._logged_s.append(now_s)
+            by = "nobody" if person is None else person.name
+            _log.warning("refused_unaudited verb=%s by=%s status=%d %s", verb, by, status, problem)
 
 
 def _is_loopback(host: str) -> bool:

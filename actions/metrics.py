@@ -28,6 +28,11 @@ class ActMetrics:
             "nodewarden_act_refusals_unaudited",
             "Refused requests beyond the rate that the audit takes", registry=registry,
         )  # fmt: skip
+        self.standby_refusals = Counter(
+            "nodewarden_act_refusals_standby",
+            "Refused requests to an instance that is not the active one: the audit lacks them",
+            ["verb", "status"], registry=registry,
+        )  # fmt: skip
         self.outcomes = Counter(
             "nodewarden_act_outcomes", "What became of commands", ["status"], registry=registry
         )

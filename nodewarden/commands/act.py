@@ -70,7 +70,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
     )  # fmt: skip
     with (
         serve_metrics(metrics.registry, settings.metrics_address, "act.metrics_address"),
-        Api(settings, desk, clock.time_s),
+        Api(settings, desk, clock.time_s, metrics),
         stop_on_signals() as stop,
     ):
 

@@ -4,7 +4,8 @@
 
 ACT    kill (SIGKILL to itself), stop (SIGSTOP to itself) or none
 POINT  decision, intent, act or outcome, .before or .after; the first time only
-WORLD  each call of the executor appends "command pid" to it
+WORLD  each call of the executor appends "command pid" to it; "settings": the executor that the
+       settings name carries commands out instead
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from actions.metrics import ActMetrics
 from actions.service import observing, outcome
 from nodewarden.acting import Acting
 from nodewarden.clock import SystemClock
+from nodewarden.executing import executor
 from nodewarden.service_log import service_log
 from nodewarden.serving import serve_metrics, stop_on_signals
 from nodewarden.session import Session
@@ -80,13 +82,12 @@ def main(arguments: list[str]) -> int:
             os.kill(os.getpid(), SIGNALS[act])
 
     clock, metrics, desk = SystemClock(), ActMetrics(), Desk()
-    acting = Acting(
-        configuration, FileWorld(Path(world)), desk, clock, metrics, decide=allowing, point=at
-    )
     settings = configuration.act
+    does = executor(settings, clock) if world == "settings" else FileWorld(Path(world))
+    acting = Acting(configuration, does, desk, clock, metrics, decide=allowing, point=at)
     with (
         serve_metrics(metrics.registry, settings.metrics_address, "act.metrics_address"),
-        Api(settings, desk, clock.time_s),
+        Api(settings, desk, clock.time_s, metrics),
         stop_on_signals() as stop,
     ):
         try:

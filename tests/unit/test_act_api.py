@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from actions.access import NEEDS, Access, Person, hashed, may
-from actions.api import Api
+from actions.api import LOGGED_PER_MINUTE, Api
+from actions.metrics import ActMetrics
 from nodewarden.act_client import ActClient
 from nodewarden.cli import run
-from telemetry.actions import Request
+from telemetry.actions import Command, Request
+from telemetry.attempts import Attempt
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
 from telemetry.settings import ActSettings
 from tests.acting import Instance, Site, incident
@@ -47,7 +51,9 @@ class Served:
             self.instance.step()
 
     def __enter__(self) -> Served:
-        self._api = Api(self.settings, self.instance.desk, self.site.clock.time_s)
+        self._api = Api(
+            self.settings, self.instance.desk, self.site.clock.time_s, self.instance.metrics
+        )
         self._api.__enter__()
         self._thread.start()
         return self
@@ -69,6 +75,10 @@ class Served:
         connection.close()
         found = msgspec.json.decode(raw) if raw[:1] == b"{" else {}
         return answer.status, found
+
+    def counted(self, name: str, **labels: str) -> float | None:
+        """What the metric says now."""
+        return self.instance.metrics.registry.get_sample_value(name, labels)
 
 
 @pytest.fixture
@@ -108,6 +118,111 @@ def test_a_viewer_sees_and_does_nothing(served: Served) -> None:
         == [("vera", "viewer")]  # fmt: skip
 
 
+def audited(site: Site) -> list[tuple[str, str, bool]]:
+    """Who asked for what, and whether it was taken."""
+    found = [one for one in site.of(Request) if isinstance(one, Request)]
+    return [(one.by, one.verb, one.accepted) for one in found]
+
+
+def test_a_missing_or_forged_token_is_refused_counted_and_in_the_audit(served: Served) -> None:
+    for token in (None, "forged"):
+        assert served.asked("POST", "/v1/approve", b'{"target": "a"}', token)[0] == 401
+    assert audited(served.site) == [("", "approve", False)] * 2
+    assert served.counted("nodewarden_act_requests_total", verb="approve", accepted="false") == 2
+    assert not served.site.of(Command)
+
+
+def test_a_viewer_who_approves_is_refused_counted_and_in_the_audit(served: Served) -> None:
+    status, body = served.asked("POST", "/v1/approve", b'{"target": "a"}', "v" * 32)
+    assert (status, body) == (403, {"error": "vera is viewer: not enough for approve"})
+    assert audited(served.site) == [("vera", "approve", False)]
+    assert served.counted("nodewarden_act_requests_total", verb="approve", accepted="false") == 1
+    assert not served.site.of(Command)
+
+
+def test_an_expired_approval_is_refused_counted_and_in_the_audit(served: Served) -> None:
+    served.site.clock.advance(served.site.settings.approval_s)
+    status, body = served.asked("POST", "/v1/approve", b'{"target": "a"}')
+    assert status == 409
+    assert "expired" in str(body["error"])
+    assert audited(served.site) == [("otto", "approve", False)]
+    assert served.counted("nodewarden_act_requests_total", verb="approve", accepted="false") == 1
+    assert not served.site.of(Command)
+
+
+def test_a_standby_refuses_too_counts_it_and_says_that_no_audit_has_it(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.instance.active.stop()
+    with caplog.at_level(logging.WARNING, "nodewarden.act"):
+        assert served.asked("POST", "/v1/approve", b'{"target": "a"}', "forged")[0] == 401
+        assert served.asked("POST", "/v1/approve", b'{"target": "a"}', "v" * 32)[0] == 403
+        assert served.asked("POST", "/v1/approve", b'{"target": "a"}')[0] == 503
+    refused = "nodewarden_act_refusals_standby_total"
+    assert served.counted(refused, verb="approve", status="401") == 1
+    assert served.counted(refused, verb="approve", status="403") == 1
+    assert [one.message for one in caplog.records if "refused_unaudited" in one.message] == [
+        "refused_unaudited verb=approve by=nobody status=401 no valid token",
+        "refused_unaudited verb=approve by=vera status=403 vera is viewer: not enough for approve",
+    ]
+    assert audited(served.site) == []
+
+
+def test_a_flood_at_a_standby_is_counted_and_does_not_fill_its_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.instance.active.stop()
+    with caplog.at_level(logging.WARNING, "nodewarden.act"):
+        for _ in range(LOGGED_PER_MINUTE + 5):
+            assert served.asked("GET", "/v1/incidents", token="forged")[0] == 401
+    counted = served.counted("nodewarden_act_refusals_standby_total", verb="read", status="401")
+    assert counted == LOGGED_PER_MINUTE + 5
+    assert sum("refused_unaudited" in one.message for one in caplog.records) == LOGGED_PER_MINUTE
+
+
+TRIED = b'{"target": "a", "attempt": {"step": "checks", "at": 0, "incident": "", "nodes": ["n1"]}}'
+
+
+def test_what_was_tried_is_audited_and_told_to_the_engine(served: Served) -> None:
+    status, body = served.asked("POST", "/v1/tried", TRIED)
+    assert (status, body["decisions"]) == (200, [])
+    (request,) = [one for one in served.site.of(Request) if isinstance(one, Request)]
+    attempt = Attempt(
+        step="checks", at=request.at, incident="a", told=True, nodes=["n1"]
+    )  # the service's word counts, not the asker's
+    assert (request.by, request.accepted, request.attempt) == ("otto", True, attempt)
+    (told,) = served.site.controls
+    assert (told.action, told.target, told.by, told.attempt) == ("attempted", "a", "otto", attempt)
+
+
+@pytest.mark.parametrize(("body", "token", "status"), [
+    (TRIED, "forged", 401), (TRIED, "v" * 32, 403), (TRIED.replace(b'"a"', b'"x"', 1), TOKEN, 404),
+    (b'{"target": "a"}', TOKEN, 409), (TRIED.replace(b"checks", b"prayer"), TOKEN, 400),
+    (TRIED.replace(b'["n1"]', b'"n1"'), TOKEN, 400),
+    (TRIED.replace(b'["n1"]', b'["' + b"n" * 600 + b'"]'), TOKEN, 413),
+])  # fmt: skip
+def test_what_was_not_tried_by_who_may_say_so_is_not_told(
+    body: bytes, token: str, status: int, served: Served
+) -> None:
+    assert served.asked("POST", "/v1/tried", body, token)[0] == status
+    assert served.site.controls == []
+
+
+def test_the_command_tells_what_was_tried(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f'[act]\nurl = "{served.settings.url}"\n', "utf-8")
+    environ = {"NODEWARDEN_ACT__TOKEN": TOKEN}
+    told = ["tried", "a", "--step", "retry", "--failed", "--config", str(file)]
+    assert run(told, environ) == 0
+    assert capsys.readouterr().out == "tried a: taken\n"
+    assert served.site.controls[0].attempt is not None
+    assert served.site.controls[0].attempt.worked is False
+    assert run(["tried", "b", *told[2:]], environ) == 2
+    assert capsys.readouterr().err == "nodewarden: no decision and no incident b\n"
+
+
 def test_the_client_says_in_one_line_what_is_wrong(served: Served) -> None:
     client = ActClient(served.settings)
     assert client.post("approve", {"target": "a"})["decisions"][0]["state"] == "approved"
@@ -136,7 +251,7 @@ def test_without_a_service_a_token_or_a_url_the_client_says_so() -> None:
 @pytest.mark.parametrize("address", ["", "here", "127.0.0.1:99999", "127.0.0.1:x"])
 def test_an_address_that_cannot_be_served_is_refused(address: str) -> None:
     site = Site()
-    api = Api(ActSettings(address=address), site.start().desk, site.clock.time_s)
+    api = Api(ActSettings(address=address), site.start().desk, site.clock.time_s, ActMetrics())
     with pytest.raises(SettingsError, match=r"act\.address"):
         api.__enter__()
 
