@@ -104,8 +104,9 @@ class Part:
 
     def _clean(self) -> Cleaned:
         options = self._options
+        lives = "" if options.clean else self._mark
         return clean(
-            options.job, self._node, self._mark, shm_patterns=(*SHM_PATTERNS, *options.shm),
+            options.job, self._node, lives, shm_patterns=(*SHM_PATTERNS, *options.shm),
             keep_patterns=(*KEEP_PATTERNS, *options.keep_shm),
         )  # fmt: skip
 

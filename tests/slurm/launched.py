@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from actions.executors.launch import Launches
 from nodewarden.clock import SystemClock
-from telemetry.actions import Command, Outcome, Preconditions, RestartMode
+from telemetry.actions import Command, CommandStep, Outcome, Preconditions, RestartMode
 from telemetry.launch_files import read_file
 from telemetry.launching import STATUS_FILE, LaunchStatus
 from tests.inventory_fold import PLAIN_PATH
@@ -78,23 +78,29 @@ class Launched:
         return found
 
     def ordered(
-        self, step: str, mode: RestartMode, *nodes: str, versions: dict[str, str] | None = None
-    ) -> Outcome:
+        self,
+        step: CommandStep,
+        mode: RestartMode,
+        *nodes: str,
+        versions: dict[str, str] | None = None,
+    ) -> Outcome:  # fmt: skip
         """What came of one command of the action service."""
         return self.launches.execute(self.command(step, mode, *nodes, versions=versions))
 
     def command(
-        self, step: str, mode: RestartMode, *nodes: str, versions: dict[str, str] | None = None
-    ) -> Command:
+        self,
+        step: CommandStep,
+        mode: RestartMode,
+        *nodes: str,
+        versions: dict[str, str] | None = None,
+    ) -> Command:  # fmt: skip
         """One command, with these nodes excluded."""
         self._orders += 1
-        assert step in ("stop", "clean", "restart")
         return Command(
             id=f"order{self._orders}", decision="d", action="isolate_and_restart",
             targets=list(nodes), preconditions=Preconditions(job=self.job, attempt=0),
             intent_at=CLOCK.time_s(), expires_at=CLOCK.time_s() + 60.0, job=self.job,
-            dry_run=False, step="stop" if step == "stop" else "clean" if step == "clean"
-            else "restart", mode=mode, exclude=list(nodes), versions=versions or {},
+            dry_run=False, step=step, mode=mode, exclude=list(nodes), versions=versions or {},
         )  # fmt: skip
 
     def tell(self) -> str:

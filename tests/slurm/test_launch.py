@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from nodewarden.executing import executor
+from telemetry.actions import CommandStep
+from telemetry.settings import ActLaunchSettings, ActSettings, ActSlurmSettings
+from tests.commands import command
 from tests.inventory_fold import PLAIN_PATH
 from tests.slurm.cluster import Slurm
-from tests.slurm.launched import RANK, ROOT, Launched, awaited
+from tests.slurm.launched import CLOCK, RANK, ROOT, Launched, awaited
 
 pytestmark = pytest.mark.slurm
 
@@ -177,6 +181,59 @@ def test_a_requeued_job_begins_anew_and_knows_no_old_order(slurm: Slurm, tmp_pat
     assert ("refused", "no order of it: meant is attempt 0, and 1 runs") == (
         refused.status, refused.reason,
     )  # fmt: skip
+
+
+def test_act_drains_the_node_and_restarts_the_job_in_its_allocation(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    launched = Launched(slurm, tmp_path)
+    launched.running()
+    before = launched.pids()
+    acts = executor(
+        ActSettings(
+            executor="slurm", dry_run=False, slurm=ActSlurmSettings(conf=slurm.conf),
+            launch=ActLaunchSettings(dir=str(launched.root)), call_timeout_s=60.0,
+        ),
+        CLOCK,
+    )  # fmt: skip
+    seen = acts.observe(["node2"], launched.job)
+    assert ("RUNNING", 0, ["node1", "node2", "node3"]) == (
+        seen.job_state, seen.attempt, seen.job_nodes,
+    )  # fmt: skip
+    steps: tuple[CommandStep, ...] = ("drain", "stop", "clean", "restart")
+    for step in steps:
+        one = launched.command(step, "in_place", "node2")
+        assert not acts.achieved(one, acts.observe(["node2"], launched.job))
+        done = acts.execute(one)
+        assert "done" == done.status, (step, done.reason, launched.tell())
+        now = acts.observe(["node2"], launched.job)
+        assert acts.achieved(one, now)
+        assert ("STOPPED" if step in ("stop", "clean") else "RUNNING") == now.job_state
+    launched.running(2)
+    assert ["node1", "node4", "node3"] == nodes(launched)
+    assert not set(before.values()) & set(launched.pids().values())
+    assert ("RUNNING", "0", "node[1-4]") == job_of(slurm, launched.job)
+    drained = slurm.run("sinfo", "-h", "-N", "-n", "node2", "-o", "%T %E")
+    assert drained.startswith("draining nodewarden:"), drained
+
+
+def test_a_job_without_a_launcher_refuses_and_the_requeue_is_next(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    job = slurm.submit(2)
+    settings = ActSettings(
+        executor="slurm", dry_run=False, slurm=ActSlurmSettings(conf=slurm.conf),
+        launch=ActLaunchSettings(dir=str(tmp_path)),
+    )  # fmt: skip
+    acts = executor(settings, CLOCK)
+    awaited(lambda: True if job_of(slurm, job)[0] == "RUNNING" else None, lambda: "")
+    stop = command("restart", step="stop", mode="in_place", job=job, attempt=0)
+    refused = acts.execute(stop)
+    assert ("refused", "the job was not started by nodewarden launch") == (
+        refused.status, refused.reason,
+    )  # fmt: skip
+    requeue = command("restart", step="stop", mode="requeue", job=job, attempt=0)
+    assert "done" == acts.execute(requeue).status
 
 
 def test_outside_of_a_job_it_says_so() -> None:
