@@ -18,6 +18,7 @@ from telemetry.accounts import Account, Hour
 BARS_MAX = 768  # hours
 NOTES_MAX = 50
 BAR_WIDTH = 10
+BARS_APART = 100
 HOUR_S = 3_600.0
 
 
@@ -48,9 +49,10 @@ def render_account(account: Account, cluster: str, read: str) -> str:
 
 
 def _bars(hours: Sequence[Hour]) -> list[Bar]:
+    gap = 0 if len(hours) > BARS_APART else 1  # narrower than a pixel it only shimmers
     return [
         Bar(
-            x=place * BAR_WIDTH, y=round(100.0 * (1.0 - hour.ettr), 2), width=BAR_WIDTH - 1,
+            x=place * BAR_WIDTH, y=round(100.0 * (1.0 - hour.ettr), 2), width=BAR_WIDTH - gap,
             height=round(100.0 * hour.ettr, 2),
             text=f"{text.utc(hour.at - HOUR_S, '%Y-%m-%d %H:%M')}: {percent(hour.ettr)}",
             from_s=hour.at - HOUR_S, to_s=hour.at,

@@ -81,7 +81,7 @@ def facts(account: Account) -> list[Fact]:
 def tables(account: Account) -> list[Table]:
     """Every table, in the order in which it is shown; empty ones are left out."""
     found = [
-        _lost(account.fleet), _times(account), _mechanisms(account), _jobs(account.jobs),
+        _lost(account), _times(account), _mechanisms(account), _jobs(account.jobs),
         _kinds(account), _lemons(account), _decisions(account), _rails(account),
         _requests(account), _commands(account), _recoveries(account), _updates(account),
     ]  # fmt: skip
@@ -106,7 +106,8 @@ def percent(share: float | None) -> str:
     return "under 0.1 %" if shown == "0.0" and share > 0.0 else f"{shown} %"
 
 
-def _lost(time: Productivity) -> Table:
+def _lost(account: Account) -> Table:
+    time = account.fleet
     rows = [
         ("wall-clock", time.wall_s), ("productive", time.productive_s),
         ("stopped", time.stopped_s), (_waiting(time), time.diagnosis_wait_s),
@@ -119,7 +120,8 @@ def _lost(time: Productivity) -> Table:
                                          else None))
         for what, took_s in rows
     ) if whole_s is not None else ()  # fmt: skip
-    return Table("Where the time went", ("what", "time", "share"), shown)
+    alike = ", all jobs alike" if len(account.jobs) > 1 else ""
+    return Table(f"Where the time went{alike}", ("what", "time", "share"), shown)
 
 
 def _waiting(time: Productivity) -> str:

@@ -15,7 +15,7 @@ from telemetry.accounts import Account
 from telemetry.archive import Torn, archive_files, is_archive, read_archive
 from telemetry.archive_line import ArchiveLine
 from telemetry.codec import decode as decode_record
-from telemetry.errors import InputError
+from telemetry.errors import InputError, SettingsError
 from telemetry.findings import Incident
 from telemetry.log_reading import read_to_end
 from telemetry.ports import LogReader
@@ -136,12 +136,15 @@ def _archived(path: Path, configuration: Configuration) -> Iterator[ArchiveLine 
 
 
 def _partitions(path: Path, configuration: Configuration) -> list[int]:
-    """The live shards; history only where there is nothing else."""
-    found = sorted({file.partition for file in archive_files(path, TELEMETRY)})
-    shards = configuration.shards
-    live = [one for one in found
+    return _live({file.partition for file in archive_files(path, TELEMETRY)}, configuration)
+
+
+def _live(found: Iterable[int], configuration: Configuration) -> list[int]:
+    """The partitions of live shards; history only where there is nothing else."""
+    partitions, shards = sorted(found), configuration.shards
+    live = [one for one in partitions
             if one >= len(shards) or shards[one] not in configuration.history_shards]  # fmt: skip
-    return live or found
+    return live or partitions
 
 
 def _replayed(
@@ -173,10 +176,21 @@ def _along(records: Iterable[Arrived], ledger: Ledger) -> Iterator[Arrived]:
         yield arrived
 
 
-def account_of_log(reader: LogReader, accountant: Accountant) -> Account:
-    """The account of what the live topics hold. Raises SourceUnavailable."""
+def account_of_log(
+    reader: LogReader, configuration: Configuration, accountant: Accountant
+) -> Account:
+    """The account of what the live topics hold; `reader` leaves out what was taken back.
+
+    Raises SourceUnavailable; SettingsError where there is no such topic.
+    """
+    partitions = reader.partitions(TELEMETRY)
+    if not partitions:
+        raise SettingsError(f"no topic {TELEMETRY}; make it: nodewarden topics create")
     ledger = Ledger(accountant)
-    for topic in (TELEMETRY, INCIDENTS, ACTIONS):
+    for partition in _live(partitions, configuration):
+        for line in read_to_end(reader, TELEMETRY, partition):
+            ledger.take(line)
+    for topic in (INCIDENTS, ACTIONS):
         for line in read_to_end(reader, topic):
             ledger.take(line)
     return accountant.account(ledger.notes())

@@ -90,11 +90,11 @@ def month_of(text: str) -> tuple[float, float]:
 
 
 def _live(configuration: Configuration, accountant: Accountant) -> Account:
-    """What the live topics hold. Raises SourceUnavailable."""
+    """What the live topics hold. Raises SourceUnavailable, SettingsError."""
     from collectors.broker.consumer import KafkaLogReader  # noqa: PLC0415 - only where needed
 
-    reader = KafkaLogReader(configuration.kafka, SystemClock(), "nodewarden-report")
+    reader = KafkaLogReader(configuration.kafka, SystemClock(), "nodewarden-report", committed=True)
     try:
-        return account_of_log(reader, accountant)
+        return account_of_log(reader, configuration, accountant)
     finally:
         reader.close()

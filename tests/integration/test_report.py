@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from nodewarden.accounting import account_of_log
+from actions.accounting.account import Accountant
+from nodewarden.accounting import account_of_log, account_of_path
 from nodewarden.cli import run
 from nodewarden.commands.report import month_of
 from telemetry.archive import ArchiveWriter
+from telemetry.codec import encode
+from telemetry.errors import SettingsError
+from telemetry.settings import Configuration
 from telemetry.testing import MemoryLog
 from telemetry.topics import ACTIONS, INCIDENTS, TELEMETRY
-from tests.accounting_log import T0, values, write
+from tests.accounting_log import T0, steps, values, write
 
 MONTH = "2027-01"  # of T0, 2027-01-15
 
@@ -127,27 +131,26 @@ def test_a_capture_is_reported_too(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_live_log_gives_what_its_archive_gives(
     archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from actions.accounting.account import Accountant
-
-    log = MemoryLog({TELEMETRY: 1, INCIDENTS: 1, ACTIONS: 1})
+    log = MemoryLog({TELEMETRY: 2, INCIDENTS: 2, ACTIONS: 1})
     for topic, at, value, kind in values():
         log.now_ms = round(at * 1_000)
         log.append(topic, value, headers=[("kind", kind.encode())] if kind else ())
-    account = account_of_log(log.reader(), Accountant())
+    log.append(TELEMETRY, b"of a history shard, not read", partition=1)
+    account = account_of_log(log.reader(), Configuration(), Accountant())
     found = reported(capsys, str(archive))
     assert account.fleet.ettr == found["fleet"]["ettr"]  # type: ignore[index]
     assert len(account.incidents) == 2
+    assert account.notes == []
+
+
+def test_a_live_log_without_its_topics_is_refused() -> None:
+    with pytest.raises(SettingsError, match="topics create"):
+        account_of_log(MemoryLog({}).reader(), Configuration(), Accountant())
 
 
 @pytest.mark.slow
 def test_a_month_of_steps_is_read_with_bounded_memory(tmp_path: Path) -> None:
     """30 days of a job with a step each minute, and frames that are only passed by."""
-    from actions.accounting.account import Accountant
-    from nodewarden.accounting import account_of_path
-    from telemetry.codec import encode
-    from telemetry.settings import Configuration
-    from tests.accounting_log import steps
-
     frame = b'{"kind":"frame","at":1800000000,"node":"n","pad":"' + b"x" * 2_000 + b'"}'
     with ArchiveWriter(tmp_path, TELEMETRY, 0) as writer:
         for number in range(1, 43_200):
