@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,10 @@ def loop(broker: Broker, slurm: Slurm, directory: Path, **of_slurm: Any) -> Iter
             inventory.metrics_url,
         )
         stack.enter_context(act)
-        running = Loop(slurm, job, act, lambda name: Agent(broker, directory / name, name))
+        numbers = count()  # a node that comes again gets a fresh agent
+        running = Loop(
+            slurm, job, act, lambda name: Agent(broker, directory / f"{name}-{next(numbers)}", name)
+        )
         stack.callback(running.stop)
         running.until(lambda: running.where()[0] == "RUNNING", "running")
         running.watch()
