@@ -32,11 +32,11 @@ TOKENS: dict[str, tuple[Role, str]] = {
 
 
 class ActService(Service):
-    """One instance. `act` and `point` as in `killed_act`; `call_timeout_s` and the window short."""
+    """One instance. `act`, `point`, `world` as in `killed_act`; all waiting is short."""
 
     def __init__(
         self, broker: Broker, directory: Path, name: str, *, act: str = "none", point: str = "-",
-        **settings: Any,
+        world: str = "", **settings: Any,
     ) -> None:  # fmt: skip
         port, self.api = free_port(), free_port()
         self.world = directory / "world"
@@ -49,7 +49,7 @@ class ActService(Service):
                 "tokens": {name: hashed(token, role) for name, (role, token) in TOKENS.items()},
             },
         }  # fmt: skip
-        program = ("-m", "tests.kafka.killed_act", act, point, str(self.world))
+        program = ("-m", "tests.kafka.killed_act", act, point, world or str(self.world))
         super().__init__(
             directory, name, program, tables, port, prefix="nodewarden_act_", label="state"
         )
