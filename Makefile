@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: broker-away demo-slurm up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
+.PHONY: coverage broker-away demo-slurm up-local down-local help demo test setup check format test-services test-all bench bench-long replay grid quiet long clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ check: $(READY) ## formatting, lint, strict types, import rules
 format: $(READY) ## rewrite the code in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+coverage: $(READY) ## every line and branch of what decides: the ladder, the rails
+	@$(BIN)/coverage run -m pytest -q tests/unit/test_policy.py tests/unit/test_ladder_branches.py \
+		tests/unit/test_rails.py tests/unit/test_rails_demands.py tests/unit/test_act_site_facts.py \
+		tests/unit/test_audit.py
+	@$(BIN)/coverage report
 
 test-services: $(READY) ## the slow tests, and those against real services: Kafka (Java 17, Maven), Slurm, Kubernetes (Go), Prometheus
 	@$(BIN)/pytest -n $(WORKERS) -m "(slow or kafka or slurm or kube or prometheus) and not bench" tests || [ $$? -eq 5 ]
@@ -65,13 +71,13 @@ grid: $(READY) ## every kind of fault, size and cluster size, five seeds; contin
 quiet: $(READY) ## seven days of 256 nodes on which nothing happens
 	@$(BIN)/python -m evaluation.quiet
 
-long: check test-all broker-away bench bench-long quiet grid ## everything there is; hours
+long: check coverage test-all broker-away bench bench-long quiet grid ## everything there is; hours
 
 broker-away: $(READY) ## five minutes without a broker
 	@TEST_BROKER_AWAY_S=300 $(BIN)/pytest -q -s tests/kafka/test_broker_away.py
 
 clean: ## remove the virtual environment and the caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache nodewarden-demo
+	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache nodewarden-demo
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
