@@ -14,10 +14,12 @@ import msgspec
 from nodewarden.session import Session, config_option
 from telemetry.actions import Verb
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
+from telemetry.hostlist import expand
 from telemetry.settings import ActSettings
 
 TIMEOUT_S = 15.0
 ANSWER_MAX_BYTES = 64_000_000
+TARGETS_MAX = 1_000  # of one command
 TOKEN_VARIABLE = "NODEWARDEN_ACT__TOKEN"  # noqa: S105 - its name
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -83,10 +85,11 @@ def _checked(raw: bytes, status: int, url: str) -> dict[str, Any]:
     raise InputError(said)
 
 
-def asking(name: str, verb: Verb, argument: str, does: str) -> click.Command:
+def asking(name: str, verb: Verb, argument: str, does: str, *, many: bool = False) -> click.Command:
     """A command that asks for one thing: `nodewarden NAME ARGUMENT [--note TEXT]`.
 
     argument  how the target is called in the help; "" where there is none
+    many      the target may be a host list, "n[01-04],n7": each is asked for
     """
 
     @click.command(name, help=does)
@@ -94,9 +97,20 @@ def asking(name: str, verb: Verb, argument: str, does: str) -> click.Command:
     @note_option
     @click.pass_obj
     def command(session: Session, config: Path | None, note: str, target: str = "") -> None:
-        ask(session, config, verb, {"target": target, "note": note})
+        for one in _targets(target) if many else [target]:
+            ask(session, config, verb, {"target": one, "note": note})
 
     return click.argument("target", metavar=argument)(command) if argument else command
+
+
+def _targets(text: str) -> list[str]:
+    """The nodes of a host list. Raises InputError where it is none."""
+    names = expand(text, TARGETS_MAX)
+    if isinstance(names, str):
+        raise InputError(f"{names}; at most {TARGETS_MAX} nodes, as n[01-04],n7")
+    if not names:
+        raise InputError("no node is named")
+    return names
 
 
 def note_option(command: Command) -> Command:
@@ -117,3 +131,5 @@ def ask(session: Session, config: Path | None, verb: Verb, body: dict[str, objec
     ]
     plain = f"{verb.replace('_', '-')} {body.get('target', '')}".strip()
     click.echo("\n".join(said) or f"{plain}: {request.get('reason', 'taken')}")
+    if answer.get("warning"):
+        click.echo(f"warning: {answer['warning']}", err=True)

@@ -1,4 +1,4 @@
-"""`nodewarden isolate`: a person takes a node out."""
+"""`nodewarden isolate`: a person takes nodes out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from nodewarden.act_client import asking
 command = asking(
     "isolate",
     "isolate",
-    "NODE",
-    "Take NODE out; budgets do not bind a person, and the audit says who.",
+    "NODES",
+    "Take NODES out, n[01-04],n7; budgets do not bind a person, and the audit says who.",
+    many=True,
 )

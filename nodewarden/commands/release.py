@@ -1,9 +1,13 @@
-"""`nodewarden release`: a person gives a node back."""
+"""`nodewarden release`: a person gives nodes back."""
 
 from __future__ import annotations
 
 from nodewarden.act_client import asking
 
 command = asking(
-    "release", "release", "NODE", "Give NODE back; the service leaves it alone for a while after."
+    "release",
+    "release",
+    "NODES",
+    "Give NODES back, n[01-04],n7; the service leaves them alone for a while after.",
+    many=True,
 )

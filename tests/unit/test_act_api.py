@@ -6,6 +6,7 @@ import http.client
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from nodewarden.cli import run
 from telemetry.actions import Command, Request
 from telemetry.attempts import Attempt
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
+from telemetry.records import Control
 from telemetry.settings import ActSettings
 from tests.acting import Instance, Site, incident
 
@@ -118,6 +120,14 @@ def test_a_viewer_sees_and_does_nothing(served: Served) -> None:
         == [("vera", "viewer")]  # fmt: skip
 
 
+def told_controls(served: Served) -> list[Control]:
+    """What the engine was told, once it was: after the answer."""
+    until_s = time.monotonic() + 30.0
+    while not served.site.controls and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return served.site.controls
+
+
 def audited(site: Site) -> list[tuple[str, str, bool]]:
     """Who asked for what, and whether it was taken."""
     found = [one for one in site.of(Request) if isinstance(one, Request)]
@@ -191,7 +201,7 @@ def test_what_was_tried_is_audited_and_told_to_the_engine(served: Served) -> Non
         step="checks", at=request.at, incident="a", told=True, nodes=["n1"]
     )  # the service's word counts, not the asker's
     assert (request.by, request.accepted, request.attempt) == ("otto", True, attempt)
-    (told,) = served.site.controls
+    (told,) = told_controls(served)
     assert (told.action, told.target, told.by, told.attempt) == ("attempted", "a", "otto", attempt)
 
 
@@ -217,10 +227,27 @@ def test_the_command_tells_what_was_tried(
     told = ["tried", "a", "--step", "retry", "--failed", "--config", str(file)]
     assert run(told, environ) == 0
     assert capsys.readouterr().out == "tried a: taken\n"
-    assert served.site.controls[0].attempt is not None
-    assert served.site.controls[0].attempt.worked is False
+    (control,) = told_controls(served)
+    assert control.attempt is not None
+    assert control.attempt.worked is False
     assert run(["tried", "b", *told[2:]], environ) == 2
     assert capsys.readouterr().err == "nodewarden: no decision and no incident b\n"
+
+
+def test_i9_a_bulk_release_names_each_node_and_warns_of_the_one_with_an_open_incident(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f'[act]\nurl = "{served.settings.url}"\n', "utf-8")
+    environ = {"NODEWARDEN_ACT__TOKEN": TOKEN}
+    where = ["--config", str(file)]
+    assert run(["release", "cn[3-1]", *where], environ) == 2
+    assert run(["release", "node-a,cn[121-123]", *where], environ) == 0
+    said = capsys.readouterr()
+    assert said.out.count("approved: released by otto") == 4
+    assert said.err.splitlines()[1:] == ["warning: node-a still has open incidents: a"]
+    targets = [one.target for one in served.site.of(Request) if isinstance(one, Request)]
+    assert targets == ["node-a", "cn121", "cn122", "cn123"]
 
 
 def test_the_client_says_in_one_line_what_is_wrong(served: Served) -> None:
