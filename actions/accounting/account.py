@@ -93,6 +93,7 @@ class Accountant:
         times = self._times()
         cases = self._cases(stories, times)
         rows = [cases.row(story) for story in stories if self._is_inside(story.opened_at)]
+        stopped = [cases.row(story) for story in stories if story.id in cases.stops]
         window = self._window()
         spent = [productivity(one, window) for one in times if window is not None]
         courses, deeds_of = self._courses(), self._deeds
@@ -109,9 +110,8 @@ class Accountant:
         return Account(
             period=window or self._period, job=self._job, fleet=fleet(times, spent, window),
             jobs=[job_account(one, time) for one, time in zip(times, spent, strict=True)],
-            silent_jobs=sum(name not in self._jobs.lives for name in self._jobs.listed
-                            if self._job in ("", name)),
-            hours=clock_hours(times), times=cases.spreads(rows),
+            silent_jobs=self._jobs.silent(window, self._job), hours=clock_hours(times),
+            times=cases.spreads(rows, stopped),
             mechanisms=shares([*(row.mechanism for row in rows), *planned]),
             incidents=rows[-INCIDENTS_SHOWN:],
             has_actions=self._deeds.records > 0,

@@ -77,16 +77,28 @@ class Cases:
         if story.closed_at is None or self.deeds.records == 0:
             return None
         stop = self.stops.get(story.id)
+        done = [(course, deed) for course, deed in done_for(self.deeds, story)
+                if not self._is_escalated(course)]  # fmt: skip
         return mechanism_of(
-            done_for(self.deeds, story),
+            done,
             by_hand=self.hands.resolved(story),
             restarted=stop is not None and stop.restarts > 0 and not stop.awaits_steps,
         )
 
-    def spreads(self, rows: Sequence[IncidentAccount]) -> list[Spread]:
-        """Each phase over all incidents, those of recovery over all interruptions."""
+    def _is_escalated(self, course: Course) -> bool:
+        """A person had to go on from where we stopped."""
+        recovery = self.deeds.recoveries.get(course.newest.id)
+        return recovery is not None and recovery.state == "escalated"
+
+    def spreads(
+        self, rows: Sequence[IncidentAccount], explaining: Sequence[IncidentAccount]
+    ) -> list[Spread]:
+        """Each phase over all incidents, those of recovery over all interruptions.
+
+        explaining  the incidents of `stops`, which may have opened before the period
+        """
         carried_out = [row for row in rows if "act" in row.phases]
-        stopped = [row.phases for row in rows if row.id in self.stops] + self._alone
+        stopped = [row.phases for row in explaining] + self._alone
         waited = [row for row in rows if "approval" in row.phases]
         found = []
         for phase in PHASES:

@@ -75,6 +75,16 @@ class Jobs:
         if record.last and listing.parts == record.count:
             self._whole(listing.names, at)
 
+    def silent(self, window: Period | None, only: str) -> int:
+        """How many listed jobs ran in the window and told no step; `only` that one, "" all."""
+        from_s, to_s = window or (-math.inf, math.inf)
+        return sum(
+            (known.end is None or known.end >= from_s)
+            and (known.start is None or known.start <= to_s)
+            for name, known in self.listed.items()
+            if name not in self.lives and only in ("", name)
+        )
+
     def _job(self, job: Job, at: float) -> None:
         known = self.listed.pop(job.id, None) or Listed()
         self.listed[job.id] = known

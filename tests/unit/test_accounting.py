@@ -337,6 +337,16 @@ def test_an_unanswered_call_proves_nothing_else(more: dict[str, object]) -> None
     assert [one.mechanism for one in site.account(of).incidents] == ["restart_by_others"]
 
 
+def test_what_was_given_up_and_left_to_a_person_resolved_nothing() -> None:
+    site, of = Site(), incident()
+    made = site.decided(of)
+    site.commanded(made, step="drain")
+    site.accountant.action(recovery(made, state="escalated"))
+    (row,) = site.account(of).incidents
+    assert row.mechanism == "restart_by_others"
+    assert row.phases["drain"] == 7
+
+
 def update(state: UpdateState, decision: str, undoes: str = "") -> Update:
     return Update(
         id="u", job="j1", versions={"code": "v2"}, before={}, urgent=True, state=state,
