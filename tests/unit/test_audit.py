@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from actions import budgets, context, rail_rules, rails, service, updating
 from actions.access import Person
@@ -24,6 +27,7 @@ from telemetry.actions import (
     LedgerPart,
     Rail,
     SiteFacts,
+    Verb,
     Where,
 )
 from telemetry.findings import Incident
@@ -285,6 +289,79 @@ def test_the_ledger_forgets_and_the_audit_does_not_mind() -> None:
     assert len(one.ledger.decisions) < 8
     found = audit(of)
     assert {"equal"} == {one.result for one in found}, [one for one in found if one.reason]
+
+
+ACTIONS_TOLD = st.sampled_from(["isolate", "restart", "none"])
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.integers(0, 5), ACTIONS_TOLD),
+        st.tuples(st.just("later"), st.integers(0, 5), st.sampled_from(["restart", "rollback"])),
+        st.tuples(st.just("close"), st.integers(0, 5), st.just("")),
+        st.tuples(st.just("merge"), st.integers(0, 5), st.just("")),
+        st.tuples(st.just("wait"), st.integers(0, 900), st.just("")),
+        st.tuples(st.just("facts"), st.integers(0, 12), st.sampled_from(["", "ops"])),
+        st.tuples(st.just("takeover"), st.just(0), st.just("")),
+        st.tuples(
+            st.sampled_from(["approve", "deny", "isolate", "release", "pause", "resume", "ack"]),
+            st.integers(0, 5), st.just(""),
+        ),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+def moved(of: Site, told: dict[int, Incident], move: tuple[str, int, str]) -> None:
+    """One thing that happens."""
+    what, number, word = move
+    name, now_s, known = f"i{number}", of.clock.time_s(), told.get(number)
+    match what:
+        case "tell":
+            action: Any = word
+            story = incident(name, action=action)
+            verdict = msgspec.structs.replace(story.verdict, at=now_s)
+            told[number] = msgspec.structs.replace(story, verdict=verdict, verdicts=[verdict])
+        case "later" if known is not None:
+            verdict = msgspec.structs.replace(known.verdict, action=word, at=now_s)
+            told[number] = msgspec.structs.replace(known, verdicts=[*known.verdicts, verdict])
+        case "close" if known is not None:
+            told[number] = msgspec.structs.replace(known, closed_at=now_s)
+        case "merge" if known is not None:
+            told[number] = msgspec.structs.replace(known, merged_into="i0")
+        case "wait":
+            of.clock.advance(float(number))
+        case "facts":
+            of.facts = msgspec.structs.replace(
+                FACTS, blind_nodes=number, telemetry_at=now_s, measured_at=now_s, listing_at=now_s,
+                drained_by={f"node-i{number}": word} if word else {},
+            )  # fmt: skip
+        case "takeover":
+            of.start()
+        case _ if what in get_args(Verb) and of.instance is not None:
+            verb: Any = what
+            target = f"node-{name}" if what in ("isolate", "release") else name
+            of.instance.ask(asked(verb, target, role="admin"))
+    if what in ("tell", "later", "close", "merge") and number in told:
+        rev = sum(1 for _ in of.log.records((INCIDENTS, 0), 0))
+        told[number] = msgspec.structs.replace(told[number], rev=rev)
+        of.tell(told[number])
+
+
+@settings(max_examples=60, deadline=None)
+@given(MOVES, st.sampled_from([5, 1_000]))
+def test_whatever_happens_each_saying_comes_out(
+    moves: list[tuple[str, int, str]], snapshot_records: int
+) -> None:
+    rules = msgspec.structs.replace(SETTINGS, snapshot_records=snapshot_records, keep_s=3_600.0)
+    of = site(rules)
+    of.start()
+    told: dict[int, Incident] = {}
+    for move in moves:
+        moved(of, told, move)
+        assert of.instance is not None
+        of.instance.step(2)
+    found, faults = audited(of)
+    assert {one.result for one in found} <= {"equal"}, [one for one in found if one.reason]
+    assert not faults
 
 
 @pytest.mark.parametrize("broken", [b"", b"[", b'{"kind":"decision"}', b"\xff", b"null"])
