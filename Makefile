@@ -55,7 +55,7 @@ bench: $(READY) ## throughput, printed and never asserted; memory, asserted
 bench-long: $(READY) ## the benchmarks that take minutes
 	@$(BIN)/pytest -q -s -m "bench and slow" tests/bench
 
-up-local: $(INSTALLED) ## live on this machine: real Kafka, two workers, archiver, a simulated cluster
+up-local: $(INSTALLED) ## live on this machine: real Kafka, two workers, archiver, act, a simulated cluster
 	@deploy/local/cluster.sh up
 
 down-local: ## stop what up-local started

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # nodewarden live on one machine, without Docker and without root: a real Kafka broker, two workers,
-# an archiver, the inventory, and a simulated cluster with faults as it goes by.
+# an archiver, the inventory, act, which decides and does nothing, and a simulated cluster with faults
+# as it goes by.
 #
 #   cluster.sh up       start everything that does not run yet; returns when an incident was told
 #   cluster.sh status   what runs
@@ -19,7 +20,7 @@ readonly NODEWARDEN="${NODEWARDEN:-$(cd "$here/../.." && pwd)/.venv/bin/nodeward
 readonly NODES="${NODES:-12}" MINUTES="${MINUTES:-60}"
 readonly FAULTS="${FAULTS:-xid79@n003+60}"
 readonly BROKER="127.0.0.1:$PORT"
-readonly SERVICES=(inventory worker-0 worker-1 archive simulate)
+readonly SERVICES=(inventory worker-0 worker-1 archive act simulate)
 readonly TOLD_MAX_S=240 STOP_MAX_S=15
 
 fail() { # STATUS TEXT
@@ -42,7 +43,20 @@ nic = 10.0
 
 [stream] # of worker-0, and where \`status\` asks; the others' are in their environment
 metrics_address = "127.0.0.1:$((PORT + 10))"
+
+[act]
+address = "127.0.0.1:$((PORT + 15))"
+url = "http://127.0.0.1:$((PORT + 15))"
+workers = ["http://127.0.0.1:$((PORT + 10))/metrics", "http://127.0.0.1:$((PORT + 11))/metrics"]
+inventory = "http://127.0.0.1:$((PORT + 13))/metrics"
+
+[act.tokens]
+you = "operator:$(tr -d '\n' <"$DIR/token" | sha256sum | cut -d' ' -f1)"
 TOML
+}
+
+token() { # whoever may read it may give act commands
+    [ -s "$DIR/token" ] || (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"$DIR/token")
 }
 
 running() { # SERVICE
@@ -73,6 +87,7 @@ told() {
 up() {
     [ -x "$NODEWARDEN" ] || fail 2 "$NODEWARDEN is not there; run make setup"
     mkdir -p "$DIR"
+    token
     settings >"$DIR/nodewarden.toml"
     broker
     "$NODEWARDEN" topics create --config "$DIR/nodewarden.toml" >"$DIR/topics.log" 2>&1 ||
@@ -83,12 +98,14 @@ up() {
     simulate
     for ((try = 0; try < 50; try++)); do [ -s "$DIR/jobs.json" ] && break; sleep 0.2; done
     run inventory $((PORT + 13)) INVENTORY inventory --from "$DIR/jobs.json"
+    run act $((PORT + 14)) ACT act
     echo "started; the simulated cluster of $NODES nodes fails by: $FAULTS"
     wait_for_an_incident
     cat <<TEXT
 
 look:  $NODEWARDEN incidents --config $DIR/nodewarden.toml
        $NODEWARDEN status --config $DIR/nodewarden.toml
+       NODEWARDEN_ACT__TOKEN=\$(cat $DIR/token) $NODEWARDEN show ID --config $DIR/nodewarden.toml
        curl -s http://127.0.0.1:$((PORT + 10))/metrics
        ls $DIR/*.log $DIR/archive
 end:   make down-local
@@ -137,7 +154,7 @@ status() {
 
 down() {
     local service
-    for service in simulate inventory worker-0 worker-1 archive; do end "$service"; done
+    for service in simulate act inventory worker-0 worker-1 archive; do end "$service"; done
     [ -d "$DIR/kafka" ] && "$here/kafka.sh" stop "$DIR/kafka"
     echo "stopped; the data is in $DIR"
 }

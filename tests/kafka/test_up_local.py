@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.kafka.broker import Broker, BrokerMissing, free_port
+from tests.kafka.service import nodewarden
 
 pytestmark = pytest.mark.kafka
 
 ROOT = Path(__file__).parents[2]
+DECIDED_MAX_S = 60.0
 SCRIPT = ROOT / "deploy" / "local" / "cluster.sh"
-SERVICES = ("inventory", "worker-0", "worker-1", "archive", "simulate")
+SERVICES = ("inventory", "worker-0", "worker-1", "archive", "act", "simulate")
 
 
 def cluster(verb: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -23,6 +27,24 @@ def cluster(verb: str, environ: dict[str, str]) -> subprocess.CompletedProcess[s
         [str(SCRIPT), verb], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=300.0, check=False,
     )  # fmt: skip
+
+
+def shown(place: Path) -> str:
+    """What act says of the incident that it decided about first, asked as `up` says."""
+    config = ("--config", str(place / "nodewarden.toml"))
+    (found, *_) = json.loads(nodewarden("incidents", "--json", *config))["incidents"]
+    token = (place / "token").read_text("ascii")
+    end_s = time.monotonic() + DECIDED_MAX_S
+    while True:
+        done = subprocess.run(
+            [sys.executable, "-m", "nodewarden", "show", found["id"], *config],
+            cwd=ROOT, env={**os.environ, "NODEWARDEN_ACT__TOKEN": token}, capture_output=True,
+            text=True, timeout=60.0, check=False,
+        )  # fmt: skip
+        if done.returncode == 0:
+            return done.stdout
+        assert time.monotonic() < end_s, done.stderr
+        time.sleep(0.5)
 
 
 def test_up_tells_an_incident_and_down_leaves_nothing_running(tmp_path: Path) -> None:
@@ -49,6 +71,7 @@ def test_up_tells_an_incident_and_down_leaves_nothing_running(tmp_path: Path) ->
         assert "n003" in up.stdout
         assert 0 == cluster("status", environ).returncode
         pids = [int((place / f"{name}.pid").read_text("ascii")) for name in SERVICES]
+        assert "gpu_lost" in shown(place)
         assert 0 == cluster("up", environ).returncode  # once more changes nothing
         assert pids == [int((place / f"{name}.pid").read_text("ascii")) for name in SERVICES]
     finally:
