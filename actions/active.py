@@ -31,6 +31,7 @@ from telemetry.actions import (
     Request,
     SiteFacts,
     Update,
+    UpdateState,
 )
 from telemetry.errors import PublishError, SourceUnavailable
 from telemetry.findings import Incident, stable_id
@@ -98,9 +99,7 @@ class Active:
         self._answer_people()
         self._tell_engine()
         self._end_what_is_late()
-        self._commit(news(
-            self._ledger, self._settings, self._outside.compared, self._clock.time_s()
-        ))  # fmt: skip
+        self._follow_updates()
         self._carrying.round()
         self._notice_undone()
         self._keep_house()
@@ -278,7 +277,19 @@ class Active:
         waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
         self._metrics.waiting.set(waiting)
 
+    def _follow_updates(self) -> None:
+        said = news(self._ledger, self._settings, self._outside.compared, self._clock.time_s())
+        self._commit(said)
+        for one in said:
+            if isinstance(one, Update):
+                level = logging.ERROR if one.state in ("differs", "failed") else logging.INFO
+                _log.log(level, "update id=%s job=%s state=%s reason=%s", one.id, one.job,
+                         one.state, one.reason)  # fmt: skip
+
     def _count_recoveries(self) -> None:
+        newest = Counter(one.state for one in self._ledger.versions.newest_of_all())
+        for update_state in get_args(UpdateState):
+            self._metrics.updates.labels(update_state).set(newest[update_state])
         counted = Counter(one.state for one in self._ledger.recoveries.values())
         for state in get_args(RecoveryState):
             self._metrics.recoveries.labels(state).set(counted[state])

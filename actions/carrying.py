@@ -21,11 +21,11 @@ from actions.escalations import Escalations
 from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
 from actions.outside import Outside
-from actions.recovery.facts import ended, exited, over, runs, stands_still
+from actions.recovery.facts import ended, exited, given_back, over, runs, stands_still
 from actions.recovery.machine import Answer, Look, Order, begin, step
 from actions.service import ActionService, outcome
 from actions.undone import readmitted
-from actions.updating import joined
+from actions.updating import joined, taken_back
 from telemetry.actions import (
     ActionRecord,
     Command,
@@ -98,7 +98,8 @@ class Carrying:
     def _begin(self, decision: Decision, found: Preconditions) -> None:
         settings = self._settings
         recovery = begin(decision, settings.recovery, settings.dry_run, self._clock.time_s())
-        self._pass(msgspec.structs.replace(recovery, run=found.attempt), "begin")
+        back = taken_back(self._ledger.versions, recovery, settings, self._clock.time_s())
+        self._pass(msgspec.structs.replace(recovery, run=found.attempt), "begin", back)
 
     # -- states
 
@@ -136,7 +137,9 @@ class Carrying:
         if decision is None:
             no_more = "its decision is no longer known"
         elif not recovery.stopped:
-            no_more = over(decision, incidents.get(recovery.incident))
+            no_more = over(decision, incidents.get(recovery.incident)) or given_back(
+                recovery, self._ledger.released
+            )
             if not (no_more or self._ledger.paused):
                 now_s = self._clock.time_s()
                 objection = self._service.against(decision, incidents.get, now_s)
@@ -156,10 +159,11 @@ class Carrying:
         command = next((one for one in commands if one.id == recovery.command), None)
         if command is None or found is None or recovery.answered is None:
             return False
+        began_s = self._clock.monotonic_s()
         try:
             return self._outside.executor.achieved(command, found)
         except SourceUnavailable as error:
-            self._is_away(error)
+            self._is_away(error, began_s)
             return False
 
     def _is_busy(self, recovery: Recovery) -> bool:
@@ -197,10 +201,12 @@ class Carrying:
         known = self._feed.known.get(incident)
         return known.kind if known is not None else "" if incident else "by_hand"
 
-    def _pass(self, moved: Recovery, place: str) -> None:
+    def _pass(
+        self, moved: Recovery, place: str, with_it: Sequence[ActionRecord] = ()
+    ) -> None:  # fmt: skip
         """From a state to the next, where no command and no outcome comes with it."""
         self._point(f"{place}.pass.before")
-        self._commit([moved])
+        self._commit([moved, *with_it])
         self._point(f"{place}.pass.after")
         _log.info("recovery id=%s state=%s reason=%s", moved.id, moved.state, moved.reason)
 
@@ -248,12 +254,12 @@ class Carrying:
         """What became of it, and whether a check prevented the call; None where it is to be
         looked at again, for it may have been done by another.
         """
-        now_s = self._clock.time_s
+        now_s, began_s = self._clock.time_s, self._clock.monotonic_s()
         try:
             found = self._outside.executor.observe(command.targets, command.job)
             achieved = self._outside.executor.achieved(command, found)
         except SourceUnavailable as error:
-            self._is_away(error)
+            self._is_away(error, began_s)
             why = f"the targets could not be seen: {error}"
             if foreign and now_s() < command.expires_at:
                 return None
@@ -307,15 +313,18 @@ class Carrying:
         """How they stand; None where nobody says, nor for a while after that."""
         if self._clock.monotonic_s() < self._away_until_s:
             return None
+        began_s = self._clock.monotonic_s()
         try:
             found = self._outside.executor.observe(targets, job)
         except SourceUnavailable as error:
-            self._is_away(error)
+            self._is_away(error, began_s)
             return None
         return found if found.job or not job else msgspec.structs.replace(found, job=job)
 
-    def _is_away(self, error: SourceUnavailable) -> None:
-        self._away_until_s = self._clock.monotonic_s() + self._settings.recovery.look_s
+    def _is_away(self, error: SourceUnavailable, began_s: float) -> None:
+        """Not asked again for as long as it took, so that people are answered meanwhile."""
+        now_s = self._clock.monotonic_s()
+        self._away_until_s = now_s + max(self._settings.recovery.look_s, now_s - began_s)
         _log.warning("world_unseen error=%s", error)
 
     def _place_of(self, command: Command) -> str:

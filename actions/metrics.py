@@ -40,6 +40,10 @@ class ActMetrics:
             "nodewarden_act_recoveries", "Jobs that are or were brought back, by their state",
             ["state"], registry=registry,
         )  # fmt: skip
+        self.updates = Gauge(
+            "nodewarden_act_updates", "Jobs by the state of their newest update of code or config",
+            ["state"], registry=registry,
+        )  # fmt: skip
         self.rejected = Counter(
             "nodewarden_act_rejected", "Records that could not be read", registry=registry
         )

@@ -11,7 +11,7 @@ import msgspec
 
 from actions.ledger import Ledger
 from actions.recovery.table import ENDED
-from actions.versions import Register, changed, due, judged
+from actions.versions import Register, changed, due, judged, rolled_back
 from telemetry.actions import Command, Compared, Decision, Recovery, Update, decision_id
 from telemetry.findings import Verdict
 from telemetry.settings import ActSettings
@@ -33,6 +33,25 @@ def joined(register: Register, command: Command) -> list[Update]:
     )]  # fmt: skip
 
 
+def taken_back(
+    register: Register, recovery: Recovery, settings: ActSettings, now_s: float
+) -> list[Update]:
+    """What a rollback that the ladder advises runs: what ran before the newest update.
+
+    Where nobody told what that is, the job is restarted as it is.
+    """
+    if recovery.action != "rollback" or recovery.dry_run or not recovery.job:
+        return []
+    found = rolled_back(
+        register, recovery.job, urgent=False, by="nodewarden", note=f"decision {recovery.id}",
+        now_s=now_s, forced_s=settings.versions.forced_s,
+    )  # fmt: skip
+    if isinstance(found, str):
+        return []
+    made = msgspec.structs.replace(found[-1], decision=recovery.id)
+    return [*found[:-1], made]
+
+
 def news(
     ledger: Ledger, settings: ActSettings, compared: CompareOf, now_s: float
 ) -> list[Decision | Update]:
@@ -44,6 +63,8 @@ def news(
     for update in ledger.versions.all():
         if update.state in ("ordered", "joined"):
             said += _settled(update, ledger, now_s)
+        elif update.state == "waiting" and update.decision:
+            said += _unneeded(update, ledger, now_s)
         elif update.state == "running" and (found := compared(update)) is not None:
             said.append(judged(update, found, now_s))
     if ledger.paused:
@@ -62,6 +83,15 @@ def news(
 def restarts(said: Sequence[Decision | Update]) -> list[Decision]:
     """The decisions of `news`."""
     return [one for one in said if isinstance(one, Decision)]
+
+
+def _unneeded(update: Update, ledger: Ledger, now_s: float) -> list[Update]:
+    """A rollback that no restart ran, because the job was not restarted after all."""
+    recovery = ledger.recoveries.get(update.decision)
+    if recovery is not None and recovery.state not in ENDED:
+        return []
+    why = "the job was not rolled back" if recovery is None else recovery.reason
+    return [changed(update, "failed", why, now_s)]
 
 
 def _settled(update: Update, ledger: Ledger, now_s: float) -> list[Update]:

@@ -49,6 +49,10 @@ class Register:
         """Those of all jobs."""
         return [one for of_job in self._jobs.values() for one in of_job.values()]
 
+    def newest_of_all(self) -> list[Update]:
+        """The one of each job that was asked for last."""
+        return [next(reversed(of_job.values())) for of_job in self._jobs.values()]
+
     def running(self, job: str) -> dict[str, str]:
         """What it runs; a kind that nobody ever told is not there."""
         ran = [one for one in self.of(job) if one.ran_at is not None]

@@ -195,3 +195,55 @@ def test_an_audit_makes_the_restart_of_an_update_again() -> None:
     lines = site.log.records((ACTIONS, 0), 0)
     checked = [auditor.take(line.offset, line.value) for line in lines]
     assert ["equal", "equal"] == [one.result for one in checked if one is not None]
+
+
+def test_a_rollback_that_the_ladder_advises_runs_what_ran_before() -> None:
+    site = Cluster()
+    site.start()
+    update(site, versions={"code": "v1"}, running=True)
+    update(site, urgent=True)
+    site.run_for(10.0)
+    site.tell(broken(action="rollback"))
+    site.run_for(60.0)
+    assert [{"code": "v2"}, {"code": "v1"}] == [one.versions for one in restarts(site)]
+    back = newest(site)
+    assert ("running", "nodewarden", {"code": "v1"}) == (back.state, back.by, back.versions)
+
+
+def test_a_rollback_without_a_version_before_restarts_the_job_as_it_is() -> None:
+    site = Cluster()
+    site.start()
+    site.tell(broken(action="rollback"))
+    site.run_for(60.0)
+    assert [{}] == [one.versions for one in restarts(site)]
+    assert [] == [one for one in site.records() if isinstance(one, Update)]
+
+
+def test_a_rollback_that_was_not_made_joins_no_later_restart() -> None:
+    site = Cluster()
+    site.start()
+    update(site, versions={"code": "v1"}, running=True)
+    update(site, urgent=True)
+    site.run_for(10.0)
+    site.world.unsupported = {"in_place", "requeue"}
+    site.tell(broken(action="rollback"))
+    site.run_for(300.0)
+    assert ("failed", {"code": "v1"}) == (newest(site).state, newest(site).versions)
+    site.world.unsupported = set()
+    site.world.job_nodes = [TARGET]
+    site.world.job_state = "RUNNING"
+    site.tell(broken("b"))
+    site.run_for(60.0)
+    assert {"code": "v2"} == restarts(site)[-1].versions
+
+
+def test_what_differs_is_counted_for_the_alert() -> None:
+    site = Cluster()
+    site.start()
+    update(site, urgent=True)
+    site.run_for(10.0)
+    site.compared = lambda _update: [Compared("loss", 10, 0.5, 0.02)]
+    again = site.start()
+    again.step(3)
+    assert 1.0 == again.metrics.updates.labels("differs")._value.get()
+    assert 0.0 == again.metrics.updates.labels("running")._value.get()
