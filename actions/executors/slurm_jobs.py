@@ -83,6 +83,9 @@ class SlurmJobs:
             return Did("done", f"job {name} was requeued already: restart {before.restarts}")
         if not before.runs:
             return Did("done", f"job {name} {_how(before)}: it does not run")
+        bound = sorted(set(before.required) & set(command.exclude))
+        if bound:
+            return Did("refused", f"job {name} asks for {', '.join(bound)} itself")
         why = _no_requeue(before)
         if why and self._resubmit is None:
             return Did("refused", f"job {name} {why}, and act.slurm.resubmit is not set")
@@ -111,7 +114,9 @@ class SlurmJobs:
             return _unreadable(job)
         if job.is_completing and not job.held:
             return Did("failed", f"job {name} is still being ended on {_nodes(job)}")
-        if job.runs and not _leaves_out(job, excluded):
+        if job.runs and _leaves_out(job, excluded):
+            return Did("done", f"job {name} {_how(job)}{_without(excluded)}")
+        if job.runs:
             return Did("refused", f"job {name} runs on {_nodes(job)}: it was not stopped")
         answer = self._excluded(job, excluded, command.readmit)
         if answer is not None:
@@ -201,7 +206,10 @@ class SlurmJobs:
 
 
 def _leaves_out(job: JobSeen, excluded: Sequence[str]) -> bool:
-    return set(excluded) <= set(job.excluded) and not set(excluded) & set(job.nodes)
+    """Whether it is elsewhere, or will be: who restarted it is all the same."""
+    if set(excluded) & set(job.nodes):
+        return False
+    return job.runs or set(excluded) <= set(job.excluded)
 
 
 def _no_requeue(job: JobSeen) -> str:

@@ -68,6 +68,7 @@ class _Job(msgspec.Struct, frozen=True):
     requeue: bool | None = None
     batch_flag: bool | None = None
     excluded_nodes: str | None = None
+    required_nodes: str | None = None
     priority: _Counted = None
     eligible_time: _Counted = None
 
@@ -139,7 +140,8 @@ def _job(row: _Job, name: str, asked: str) -> JobSeen:
         id=name, state=job_state(_words(row.job_state)), restarts=_count(row.restart_cnt),
         nodes=hosts(row.nodes, asked), may_requeue=row.requeue, is_batch=row.batch_flag,
         is_held=None if priority is None else priority == 0,
-        excluded=hosts(row.excluded_nodes, asked), begins_at=_time(row.eligible_time),
+        excluded=hosts(row.excluded_nodes, asked), required=hosts(row.required_nodes, asked),
+        begins_at=_time(row.eligible_time),
     )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
     may_requeue whether its owner allows it
     is_batch    an interactive one cannot be started again
     is_held     it waits until somebody releases it
-    excluded    nodes that it must not get
+    excluded    nodes that it must not get; required: those that it must, by its owner's word
     begins_at   not before it
     """
 
@@ -67,6 +67,7 @@ class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
     is_batch: bool | None = None
     is_held: bool | None = None
     excluded: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     begins_at: float | None = None
 
     @property

@@ -62,6 +62,7 @@ def _job(row: Fields, name: str, asked: str) -> JobSeen:
         restarts=_count(row.get("Restarts", "")), nodes=hosts(_said(row, "NodeList"), asked),
         may_requeue=_flag(row.get("Requeue", "")), is_batch=_flag(row.get("BatchFlag", "")),
         is_held=_held(row.get("Priority", "")), excluded=hosts(_said(row, "ExcNodeList"), asked),
+        required=hosts(_said(row, "ReqNodeList"), asked),
         begins_at=local_time(row.get("EligibleTime", ""), UTC),
     )  # fmt: skip
 

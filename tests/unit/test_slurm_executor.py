@@ -282,6 +282,23 @@ def test_a_run_after_the_one_that_was_meant_is_not_stopped() -> None:
     assert ("done", []) == (executor(slurm).execute(stop).status, slurm.calls)
 
 
+def test_a_job_that_somebody_restarted_elsewhere_is_left_running() -> None:
+    slurm = FakeSlurm()
+    slurm.run("7", "n1", "n3", restarts=1)
+    restart = command("restart", job="7", step="restart", exclude=["n2"])
+    assert ("done", []) == (executor(slurm).execute(restart).status, slurm.calls)
+    slurm.run("7", "n1", "n2", restarts=1)
+    assert ("refused", []) == (executor(slurm).execute(restart).status, slurm.calls)
+
+
+def test_i11_a_job_whose_owner_asks_for_the_suspect_is_not_stopped() -> None:
+    slurm = FakeSlurm()
+    slurm.run("7", "n1", "n2", required=("n2",))
+    stop = command("restart", job="7", step="stop", exclude=["n2"])
+    done = executor(slurm).execute(stop)
+    assert ("refused", "job 7 asks for n2 itself", []) == (done.status, done.reason, slurm.calls)
+
+
 def test_what_was_excluded_before_stays_excluded() -> None:
     slurm = FakeSlurm()
     slurm.run("7", "n1", "n2", excluded=("n4",))
