@@ -69,6 +69,14 @@ class Launches:
         status = self.status(job)
         return None if status is None or self._objection(status) else status
 
+    def spares(self, job: str) -> int | None:
+        """Nodes of the job's allocation that run nothing; None where nobody knows."""
+        try:
+            status = self.fresh_status(job)
+        except SourceUnavailable:
+            return None
+        return None if status is None else len(status.spares)
+
     def achieved(self, command: Command) -> bool:
         """Whether the launcher did it. Raises SourceUnavailable.
 

@@ -23,7 +23,7 @@ from nodewarden.act_reruns import RerunReader
 from nodewarden.act_site import SiteReader
 from nodewarden.acting import Acting, live_partitions
 from nodewarden.clock import SystemClock
-from nodewarden.executing import executor
+from nodewarden.executing import executor, with_spares
 from nodewarden.notify_file import read_notify_file
 from nodewarden.notifying import notifying
 from nodewarden.service_log import service_log
@@ -82,8 +82,8 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
 
         acting = Acting(
             configuration, acts, desk, clock, metrics, decide=decide,
-            site=lambda: site.site, job=jobs.facts, recheck=recheck, telling=telling, tells=tells,
-            compared=reruns.compared,
+            site=lambda: site.site, job=with_spares(jobs.facts, settings, clock),
+            recheck=recheck, telling=telling, tells=tells, compared=reruns.compared,
         )  # fmt: skip
         threading.Thread(target=jobs.run, args=(stop,), name="jobs", daemon=True).start()
         threading.Thread(target=reruns.run, args=(stop,), name="reruns", daemon=True).start()
