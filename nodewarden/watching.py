@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.publisher import KafkaPublisher
-from collectors.inventory.http_get import HttpGet
 from collectors.watch.canaries import Canaries, LiveShard
 from collectors.watch.deadman import ANSWER_MAX_BYTES, Deadman, Ping, split_url
 from collectors.watch.metrics import WatchMetrics
@@ -22,6 +21,7 @@ from collectors.watch.tail import FindingsTail
 from collectors.watch.workers import ANSWER_MAX_BYTES as METRICS_MAX_BYTES
 from collectors.watch.workers import Fault, Workers
 from telemetry.errors import NodewardenError, SettingsError
+from telemetry.http_get import HttpGet
 from telemetry.ports import Clock
 from telemetry.settings import Configuration, DeadmanSettings
 

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from collectors.flat import dict_of, list_of, name_of, text_of
-from collectors.inventory.http_get import HttpGet
 from telemetry.errors import InputError, ListingIncomplete, SourceUnavailable
+from telemetry.http_get import HttpGet
 from telemetry.ports import Clock
 from telemetry.records import Maintenance
 from telemetry.settings import SilencesSettings

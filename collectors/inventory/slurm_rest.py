@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 from collectors.flat import Flat
-from collectors.inventory.http_get import Answer, HttpGet
 from collectors.inventory.reservations import WITHOUT_RESERVATIONS, read_json
 from collectors.inventory.slurm import allocation
 from collectors.inventory.whole import whole
 from collectors.slurm import read_objects
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
+from telemetry.http_get import Answer, HttpGet
 from telemetry.ports import Clock
 from telemetry.records import Allocation, Maintenance
 from telemetry.settings import SlurmrestdSettings

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from collectors.inventory.http_get import HttpGet
 from collectors.watch.metrics import WatchMetrics
 from collectors.watch.workers import Fault
 from telemetry.errors import SettingsError, SourceUnavailable
+from telemetry.http_get import HttpGet
 from telemetry.ports import Clock
 
 ANSWER_MAX_BYTES = 65_536

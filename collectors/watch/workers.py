@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from collectors.inventory.http_get import HttpGet
 from telemetry.errors import SourceUnavailable
+from telemetry.http_get import HttpGet
 from telemetry.settings import DeadmanSettings
 
 ANSWER_MAX_BYTES = 4_000_000

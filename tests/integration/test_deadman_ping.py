@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from collectors.inventory.http_get import HttpGet
 from collectors.watch.deadman import ANSWER_MAX_BYTES, Deadman, Ping, split_url
 from collectors.watch.metrics import WatchMetrics
 from nodewarden.clock import SystemClock
 from telemetry.errors import SettingsError
+from telemetry.http_get import HttpGet
 
 SECRET = "/0f3a-secret?rid=1"
 TIMEOUT_S = 0.5

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from collectors.inventory.http_get import Answer
 from collectors.watch.canaries import Canaries, LiveShard
 from collectors.watch.deadman import Deadman, split_url
 from collectors.watch.metrics import WatchMetrics
@@ -19,6 +18,7 @@ from collectors.watch.workers import Fault, Workers, read_metrics
 from telemetry.canary import Heard, is_canary
 from telemetry.codec import decode
 from telemetry.errors import OffsetGone, PublishError, SettingsError, SourceUnavailable
+from telemetry.http_get import Answer
 from telemetry.records import Event
 from telemetry.settings import DeadmanSettings, WatchSettings
 from telemetry.testing import ManualClock, MemoryLog, MemoryPublisher
