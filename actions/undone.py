@@ -74,6 +74,9 @@ def held(ledger: Ledger) -> dict[str, Command]:
     for command, outcome in ledger.done_commands():
         if command.dry_run or outcome.status != "done":
             continue
+        recovery = ledger.recoveries.get(command.decision)
+        if recovery is not None and not recovery.out:
+            continue  # the scheduler said so, and nobody has seen it yet
         for node in command.targets:
             if command.action == "release" or command.step == "undrain":
                 out.pop(node, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from actions.ports import JobFacts
 from actions.rails import is_said
@@ -27,6 +27,15 @@ def over(decision: Decision, incident: Incident | None) -> str:
     if incident.closed_at is not None:
         return "the incident was closed"
     return "" if is_said(decision.verdict, incident) else "the ladder no longer says it"
+
+
+def given_back(recovery: Recovery, released: Mapping[str, float]) -> str:
+    """Whether a person gave a target back since: their word ends it.
+
+    released  node -> when, Unix seconds
+    """
+    nodes = [node for node in recovery.targets if released.get(node, 0.0) >= recovery.began_at]
+    return f"a person gave {', '.join(nodes)} back" if nodes else ""
 
 
 def ended(recovery: Recovery, found: Preconditions) -> str:

@@ -133,7 +133,8 @@ def _answered(
     if not recovery.command or recovery.answered is not None:
         return recovery  # heard before
     may_be_stopped = recovery.state == "stopping" and answer.status in ("done", "failed", "unknown")
-    recovery = _changed(recovery, now_s, stopped=recovery.stopped or may_be_stopped)
+    if may_be_stopped:
+        recovery = msgspec.structs.replace(recovery, stopped=True)
     if answer.prevented or _is_final_no(recovery, answer):
         return _held_back(recovery, answer, settings, now_s)
     match answer.status:

@@ -82,8 +82,8 @@ _TABLE = (
                  "the targets are out, and it is time: at once, a checkpoint, the exit of a "
                  "process, a communication time-out"),
             Edge("over", "running",
-                 "the incident is over, or the job ended or runs elsewhere by itself: nothing "
-                 "was stopped"),
+                 "the incident is over, a person gave a node back, or the job ended or runs "
+                 "elsewhere by itself: nothing was stopped"),
             _page("refused", "the targets cannot be taken out"),
             _page("failed", "taking the targets out failed"),
             _page("unreadable", "nobody can tell whether the targets are out"),
@@ -96,7 +96,8 @@ _TABLE = (
         "stop_s",
         (
             Edge("done", "cleaning", "the job is stopped"),
-            Edge("over", "running", "the incident is over: nothing was stopped"),
+            Edge("over", "running",
+                 "the incident is over, or a person gave a node back: nothing was stopped"),
             _next_mode("refused", "the mode is not supported here"),
             _next_mode("failed", "stopping failed for certain"),
             _page("unreadable", "nobody can tell whether it is stopped"),

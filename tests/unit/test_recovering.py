@@ -349,6 +349,20 @@ def test_h1_an_incident_that_closed_while_it_waited_stops_nothing() -> None:
     assert site.world.applied["stop"] == 0
 
 
+def test_i1_a_person_who_gives_the_node_back_while_it_waits_ends_it() -> None:
+    site = Cluster()
+    site.tell(broken(when="at_checkpoint"))
+    one = site.start()
+    site.run_for(10.0)
+    assert one.ask(asked("release", TARGET)).status == 200
+    site.run_for(10.0)
+    (recovery,) = site.recoveries()
+    assert (recovery.state, recovery.stopped) == ("running", False)
+    assert recovery.reason == f"a person gave {TARGET} back"
+    assert site.world.applied["stop"] == 0
+    assert site.pages.pages() == []
+
+
 def test_an_incident_that_closes_after_the_stop_leaves_no_job_stopped() -> None:
     site = Cluster()
     site.world.behaves["stop"] = ["hangs"]
