@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.inventory.background import Background
@@ -141,6 +141,7 @@ def test_a_listing_that_is_not_whole_is_none(
     assert 2 == len(source.listing().nodes)
 
 
+@settings(deadline=None)
 @given(cut=st.integers(0, len(JOBS) - 1))
 def test_no_cut_of_an_answer_is_a_listing(
     cut: int, tmp_path_factory: pytest.TempPathFactory
