@@ -60,7 +60,7 @@ class Carrying:
         self._outside, self._feed = outside, feed
         self._settings, self._clock, self._metrics = service.settings, clock, metrics
         self._instance, self._commit, self._untold = instance, commit, untold
-        self._escalations = Escalations(service.ledger, outside.teller, clock.time_s)
+        self._escalations = Escalations(service.ledger, outside.teller, metrics)
         self._looked: dict[str, tuple[int, float]] = {}  # recovery -> its revision then, and when
         self._away_until_s = float("-inf")
         self._started_s = clock.monotonic_s()

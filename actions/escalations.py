@@ -8,12 +8,13 @@ later recovery of the job brought it back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from actions.ledger import Ledger
+from actions.metrics import ActMetrics
 from actions.ports import Teller
 from telemetry.actions import Command, Decision, Outcome, Recovery
 from telemetry.errors import SourceUnavailable
@@ -42,9 +43,9 @@ class Escalations:
     """Tells each once, and once more when it is over; an instance that takes over tells again."""
 
     def __init__(
-        self, ledger: Ledger, teller: Teller | None, time_s: Callable[[], float]
+        self, ledger: Ledger, teller: Teller | None, metrics: ActMetrics
     ) -> None:  # fmt: skip
-        self._ledger, self._teller, self._time_s = ledger, teller, time_s
+        self._ledger, self._teller, self._metrics = ledger, teller, metrics
         self._told: dict[str, bool] = {}  # case -> whether it was told as over
 
     def tell(self, incidents: Mapping[str, Incident]) -> None:
@@ -60,6 +61,7 @@ class Escalations:
             self._told[case.id] = over_at is not None
             said = self._say(case, incidents.get(case.incident), over_at) or said
         self._told = {one.id: self._told[one.id] for one in cases}
+        self._metrics.escalations.set(sum(not is_over for is_over in self._told.values()))
         if said:
             self.save()
 

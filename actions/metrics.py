@@ -44,6 +44,10 @@ class ActMetrics:
             "nodewarden_act_updates", "Jobs by the state of their newest update of code or config",
             ["state"], registry=registry,
         )  # fmt: skip
+        self.escalations = Gauge(
+            "nodewarden_act_escalations", "Decisions that ended with nobody but a person to go on",
+            registry=registry,
+        )  # fmt: skip
         self.rejected = Counter(
             "nodewarden_act_rejected", "Records that could not be read", registry=registry
         )

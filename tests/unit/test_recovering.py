@@ -473,10 +473,12 @@ def test_a_page_is_over_when_a_person_acknowledges_the_incident() -> None:
     one = site.start()
     site.run_for(80.0)
     assert len(site.pages.pages()) == 1
+    assert one.metrics.escalations._value.get() == 1
     site.clock.advance(1.0)
     one.ask(asked("ack", "a"))
     one.step()
     assert site.pages.pages() == []
+    assert one.metrics.escalations._value.get() == 0
 
 
 def test_a_page_is_said_again_by_whoever_takes_over_before_anybody_was_told() -> None:
