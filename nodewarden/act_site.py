@@ -27,9 +27,11 @@ from telemetry.settings import Configuration
 from telemetry.standby import free_nodes
 
 EVERY_S = 10.0
+SETTLES_S = 120.0  # so long after its window a node's state may still tell of it
 TIMEOUT_S, ANSWER_MAX_BYTES = 5.0, 4_000_000
 _LISTED = "nodewarden_inventory_source_timestamp_seconds"
-_OUT = ("drain", "down", "fail", "unschedulable", "cordoned", "maint")
+_OUT = ("drain", "down", "fail", "unschedulable", "cordoned")
+_MAINTAINED = "maint"
 
 _log = logging.getLogger("nodewarden.act")
 
@@ -53,6 +55,7 @@ class SiteReader:
         self._asked = act.silences
         self._silencer = AlertmanagerSilences(act.silences, clock) if act.silences.url else None
         self._listed_nodes: tuple[dict[str, NodeInfo], dict[str, int]] = ({}, {})
+        self._maintained: dict[str, float] = {}  # node -> when last in an open window
         self._silences: list[Silence] = []
         self._silences_at: float | None = None
         self._said: dict[str, str] = {}
@@ -81,10 +84,7 @@ class SiteReader:
         self._listed_nodes = dict(self._topic.nodes), dict(self._topic.gpus)
         self.site = Site(
             places=places, sizes=sizes_of(places), windows=self._windows(),
-            drained_by={
-                name: info.owner or "somebody" for name, info in self._topic.nodes.items()
-                if any(word in info.state.lower() for word in _OUT)
-            },
+            drained_by=self._drained_by(now_s),
             protected=sorted(name for name, info in self._topic.nodes.items() if info.protected),
             booted_at=self._topic.booted_at,
             nodes=expected, blind_nodes=blind, telemetry_at=newest_s,
@@ -94,6 +94,23 @@ class SiteReader:
     def place(self, node: str) -> Where | None:
         """Where a node stands; None where nobody said."""
         return self.site.places.get(node)
+
+    def _drained_by(self, now_s: float) -> dict[str, str]:
+        """Who took nodes out. That a node is in maintenance says its window, which passes: it is no
+        drain of somebody's, not even while listing and window are not yet of the same moment.
+        """
+        for window in self._topic.maintenance:
+            if window.since <= now_s < window.until:
+                self._maintained |= dict.fromkeys(window.nodes, now_s)
+        self._maintained = {
+            node: at_s for node, at_s in self._maintained.items() if now_s - at_s < SETTLES_S
+        }
+        return {
+            name: info.owner or "somebody"
+            for name, info in self._topic.nodes.items()
+            if any(word in info.state.lower() for word in _OUT)
+            or (_MAINTAINED in info.state.lower() and name not in self._maintained)
+        }
 
     def _places(self) -> dict[str, Where]:
         jobs = {

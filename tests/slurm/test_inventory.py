@@ -201,5 +201,11 @@ def test_a_reservation_for_maintenance_is_a_window_and_each_node_has_its_boot(
     assert all(node.boot_at is not None for node in listing.nodes)
     assert all((node.boot_at or 0.0) < CLOCK.time_s() for node in listing.nodes)
 
+    # Its nodes' states tell of it too, and that is nobody's drain.
+    end_s = time.monotonic() + WAIT_MAX_S
+    while "MAINTENANCE" not in source.listing().nodes[0].state:
+        assert time.monotonic() < end_s, source.listing().nodes[0]
+        time.sleep(0.2)
+
     slurm.run("scontrol", "delete", "reservationname=firmware")
     assert [] == source.listing().maintenance

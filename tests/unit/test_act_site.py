@@ -95,6 +95,26 @@ def test_maintenance_of_the_topic_is_a_window_until_it_is_over_or_taken_back() -
     assert [] == reader.site.windows
 
 
+def test_a_node_in_its_maintenance_window_is_not_drained_by_somebody() -> None:
+    """Else the window would pass and the other's drain would stay: nothing is decided again."""
+    log, clock = MemoryLog({INVENTORY: 1}), ManualClock(START_S)
+    reader = site_reader(log, clock)
+    put(log, "sched/n1", NodeInfo(name="n1", state="IDLE+MAINTENANCE"))
+    put(log, "sched/n2", NodeInfo(name="n2", state="IDLE+DRAIN+MAINTENANCE", owner="ops"))
+    put(log, "sched/n3", NodeInfo(name="n3", state="IDLE+MAINTENANCE"))
+    put(log, "window/m1", Maintenance("m1", START_S, START_S + 60.0, ["n1", "n2"]))
+    reader.refresh()
+    assert {"n2": "ops", "n3": "somebody"} == reader.site.drained_by
+
+    put(log, "window/m1", None)  # taken back; the nodes' states were listed a moment before
+    clock.advance(10.0)
+    reader.refresh()
+    assert "n1" not in reader.site.drained_by
+    clock.advance(120.0)
+    reader.refresh()
+    assert "somebody" == reader.site.drained_by["n1"]
+
+
 def test_silences_of_known_nodes_are_windows(
     alertmanager: tuple[type[Alertmanager], str], tmp_path: Path
 ) -> None:
