@@ -18,7 +18,7 @@ from actions.outside import Outside
 from actions.ports import Teller
 from actions.rules import rules_of
 from actions.service import ActionService
-from actions.site import changes
+from actions.site import Site, changes
 from actions.undone import UndoneWatch, warning
 from actions.updating import news
 from actions.view import shown
@@ -61,6 +61,7 @@ class Active:
         self._feed = IncidentFeed(outside.incidents, clock, metrics)
         service.place_of = self._feed.place_of
         self._since_snapshot = 0
+        self._said_site: Site | None = None
         self._refusals: list[float] = []
         self._untold: list[Control] = []
         self._housekept_s = clock.monotonic_s()
@@ -258,8 +259,15 @@ class Active:
         self._since_snapshot += len(records)
 
     def _news_of_site(self) -> list[SiteFacts]:
-        """What the rails were told and the log does not have yet: it goes before the decision."""
-        return changes(self._ledger.site, self._outside.view.site, self._clock.time_s())
+        """What the rails were told and the log does not have yet: it goes before the decision.
+
+        Where the commit fails nothing is ever committed again, so it may count as said.
+        """
+        site = self._outside.view.site
+        if site is self._said_site:  # a storm of commands compares no sites
+            return []
+        self._said_site = site
+        return changes(self._ledger.site, site, self._clock.time_s())
 
     def _keep_house(self) -> None:
         self._metrics.paused.set(self._ledger.paused)

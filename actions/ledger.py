@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from actions.recovery.table import ENDED
-from actions.site import Site, changed, changes
+from actions.site import Site, SiteBook, changes
 from actions.versions import Register
 from telemetry.actions import (
     ActionRecord,
@@ -42,7 +42,6 @@ class Ledger:
     requests   what people asked for, oldest first, refused ones too
     positions  partition of the incidents -> the next offset to read
     versions   code and configuration of each job
-    site       what was last said of the site
     rules      the settings that decisions follow; None where nobody said them
     entries_max  so many decisions and requests are remembered, each
     """
@@ -68,7 +67,7 @@ class Ledger:
         self.acked: dict[str, str] = {}  # incident -> by
         self.released: dict[str, float] = {}  # node -> when a person did
         self.versions = Register()
-        self.site = Site()
+        self._site = SiteBook()
         self.rules: ActRules | None = None
 
     def take(self, record: ActionRecord) -> None:
@@ -94,11 +93,16 @@ class Ledger:
                     self.epoch, self.lease_at = record.epoch, record.at
                 self.first_at = record.at if self.first_at is None else self.first_at
             case SiteFacts():
-                self.site = changed(self.site, record)
+                self._site.take(record)
             case ActRules():
                 self.rules = record
             case LedgerPart():
                 pass  # says nothing new
+
+    @property
+    def site(self) -> Site:
+        """What was last said of the site."""
+        return self._site.site
 
     def command_of(self, decision: str) -> Command | None:
         """The command that the decision led to, the first where it took several."""

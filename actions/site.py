@@ -1,7 +1,7 @@
 """What others say of the site, and how it stands in the log: as what changed.
 
 Pure. The rails read a `Site` as it was at the start of a round; `changes` are in the log before the
-first decision that rests on it, and `changed` makes the same site of them again.
+first decision that rests on it, and a `SiteBook` makes the same site of them again.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class SiteView:
 
 
 def canonical(site: Site) -> Site:
-    """The same, as it comes out of the log again."""
+    """The same, as it comes out of the log again. `sizes` are worked out where they are not."""
     return msgspec.structs.replace(
-        site, sizes=sizes_of(site.places), protected=sorted(set(site.protected)),
+        site, sizes=site.sizes or sizes_of(site.places), protected=sorted(set(site.protected)),
         windows=_joined(site.windows),
     )  # fmt: skip
 
@@ -106,25 +106,49 @@ def changes(before: Site, after: Site, at: float) -> list[SiteFacts]:
     return list(_fewer(found))
 
 
-def changed(site: Site, facts: SiteFacts) -> Site:
-    """The site after what the record says."""
-    places, sizes = site.places, site.sizes
-    if facts.places or facts.gone:
-        places = {node: place for node, place in places.items() if node not in set(facts.gone)}
-        places.update((node, place) for place, nodes in facts.places for node in nodes)
-        sizes = sizes_of(places)
-    windows = site.windows if facts.windows is None else facts.windows
-    measured = _measured(site) if facts.measured is None else facts.measured
-    return Site(
-        places=places, sizes=sizes, drained_by=_updated(site.drained_by, facts.drained_by),
-        protected=sorted(
-            {*site.protected, *(node for node, held in facts.protected.items() if held)}
-            - {node for node, held in facts.protected.items() if not held}
-        ),
-        windows=_joined([*windows, *facts.more_windows]),
-        booted_at=_updated(site.booted_at, facts.booted_at),
-        **msgspec.structs.asdict(measured),
-    )  # fmt: skip
+class SiteBook:
+    """The site as far as the log has said it."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Where] = {}
+        self._sizes: dict[str, int] | None = {}
+        self._drained_by: dict[str, str] = {}
+        self._booted_at: dict[str, float] = {}
+        self._protected: set[str] = set()
+        self._windows: list[Window] = []
+        self._measured = Measured()
+        self._site: Site | None = Site()
+
+    def take(self, facts: SiteFacts) -> None:
+        """The next record."""
+        for node in facts.gone:
+            self._places.pop(node, None)
+        for place, nodes in facts.places:
+            self._places.update(dict.fromkeys(nodes, place))
+        if facts.places or facts.gone:
+            self._sizes = None
+        _update(self._drained_by, facts.drained_by)
+        _update(self._booted_at, facts.booted_at)
+        for node, held in facts.protected.items():
+            (self._protected.add if held else self._protected.discard)(node)
+        windows = self._windows if facts.windows is None else facts.windows
+        self._windows = [*windows, *facts.more_windows]
+        self._measured = self._measured if facts.measured is None else facts.measured
+        self._site = None
+
+    @property
+    def site(self) -> Site:
+        """What all of them make; later records do not change it."""
+        if self._sizes is None:
+            self._sizes = sizes_of(self._places)
+        if self._site is None:
+            self._windows = _joined(self._windows)
+            self._site = Site(
+                places=dict(self._places), sizes=self._sizes, drained_by=dict(self._drained_by),
+                protected=sorted(self._protected), windows=self._windows,
+                booted_at=dict(self._booted_at), **msgspec.structs.asdict(self._measured),
+            )  # fmt: skip
+        return self._site
 
 
 def _fewer(found: Sequence[SiteFacts]) -> Iterator[SiteFacts]:
@@ -216,12 +240,12 @@ def _differing(
     return moved + [(name, None) for name in before if name not in after]
 
 
-def _updated(known: dict[str, Value], said: Mapping[str, Value | None]) -> dict[str, Value]:
-    if not said:
-        return known
-    found = {name: value for name, value in known.items() if name not in said}
-    found.update((name, value) for name, value in said.items() if value is not None)
-    return found
+def _update(known: dict[str, Value], said: Mapping[str, Value | None]) -> None:
+    for name, value in said.items():
+        if value is None:
+            known.pop(name, None)
+        else:
+            known[name] = value
 
 
 def _cut(values: Iterable[Value], most: int = NAMES_MAX) -> Iterator[list[Value]]:

@@ -1,8 +1,8 @@
 """The command line: one group, one file a command, one place where errors become one line.
 
-Exit status: 0 fine, 1 incidents found where --fail-on asks for it or an audit that differs, 2 usage,
-settings or unreadable input, 3 a service could not do its work, or an error of ours. No traceback reaches a user unless
-NODEWARDEN_TRACE=1 asks for it.
+Exit status: 0 fine, 1 incidents found where --fail-on asks for it or an audit that differs, 2
+usage, settings or unreadable input, 3 a service could not do its work, or an error of ours. No
+traceback reaches a user unless NODEWARDEN_TRACE=1 asks for it.
 """
 
 from __future__ import annotations
