@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from actions.accounting.account import Accountant
+from actions.accounting.training import Period
 from actions.ledger_log import decode as decode_action
 from nodewarden.logs import open_logs
 from nodewarden.replaying import replay
 from telemetry.accounts import Account
-from telemetry.archive import Torn, archive_files, is_archive, read_archive
+from telemetry.archive import (
+    ArchiveFile,
+    Torn,
+    archive_files,
+    is_archive,
+    read_archive,
+    read_archive_file,
+)
 from telemetry.archive_line import ArchiveLine
 from telemetry.codec import decode as decode_record
 from telemetry.errors import InputError, SettingsError
@@ -24,6 +32,7 @@ from telemetry.settings import Configuration
 from telemetry.topics import ACTIONS, INCIDENTS, TELEMETRY
 
 TORN_SHOWN = 20
+LEAD_S = 3 * 86_400.0  # before a period: how far jobs were, how long their steps took
 # Of a shard's telemetry nothing else is decoded: frames are nearly all of it.
 READ_KINDS = frozenset({"steps", "allocation", "event"})
 _INCIDENT = msgspec.json.Decoder(Incident)
@@ -119,7 +128,7 @@ def account_of_path(
     ledger = Ledger(accountant)
     notes: list[str] = []
     if is_archive(path) and archive_files(path, INCIDENTS):
-        for line in _archived(path, configuration):
+        for line in _archived(path, configuration, accountant.period):
             ledger.take(line)
     else:
         notes = _replayed(path, configuration, ledger, tz)
@@ -128,11 +137,39 @@ def account_of_path(
     return accountant.account([*notes, *ledger.notes()])
 
 
-def _archived(path: Path, configuration: Configuration) -> Iterator[ArchiveLine | Torn]:
+def _archived(
+    path: Path, configuration: Configuration, period: Period | None
+) -> Iterator[ArchiveLine | Torn]:
     for partition in _partitions(path, configuration):
-        yield from read_archive(path, TELEMETRY, partition)
+        files = archive_files(path, TELEMETRY, partition)
+        for file in files if period is None else _needed(path, files, period):
+            yield from read_archive_file(path, file)
     yield from read_archive(path, INCIDENTS)
     yield from read_archive(path, ACTIONS)
+
+
+def _needed(path: Path, files: Sequence[ArchiveFile], period: Period) -> list[ArchiveFile]:
+    """Of one partition's files, in order, those that may say something of the period.
+
+    Each begins with a time of the log, and the log's time never goes back; a file whose first line
+    tells no time is read.
+    """
+    found: list[ArchiveFile] = []
+    for file in files:
+        first_s = _first_s(path, file)
+        if first_s is not None and first_s >= period[1]:
+            continue
+        if first_s is not None and first_s < period[0] - LEAD_S:
+            found.clear()  # whatever lies before it is older
+        found.append(file)
+    return found
+
+
+def _first_s(path: Path, file: ArchiveFile) -> float | None:
+    first = next(read_archive_file(path, file), None)
+    if first is None or isinstance(first, Torn) or first.timestamp_ms <= 0:
+        return None
+    return first.timestamp_ms / 1000.0
 
 
 def _partitions(path: Path, configuration: Configuration) -> list[int]:

@@ -44,8 +44,8 @@ class Accountant:
     """
 
     def __init__(self, period: Period | None = None, job: str = "") -> None:
-        self._period, self._job = period, job
-        self._jobs, self._stories, self._deeds = Jobs(period), Stories(), Deeds()
+        self.period, self._job = period, job
+        self.jobs, self._stories, self._deeds = Jobs(period), Stories(), Deeds()
         self._xids = Xids()
         self._seen: Period | None = None
 
@@ -58,9 +58,9 @@ class Accountant:
         match record:
             case Steps():
                 if self._job in ("", record.job):
-                    self._jobs.steps(record, at, since_s)
+                    self.jobs.steps(record, at, since_s)
             case Allocation():
-                self._jobs.allocation(record, at)
+                self.jobs.allocation(record, at)
             case Event():
                 self._xids.take(record, at)
             case _:
@@ -87,7 +87,7 @@ class Accountant:
 
     def account(self, notes: Sequence[str] = ()) -> Account:
         """What all that amounts to; nothing more may be taken afterwards."""
-        for life in self._jobs.lives.values():
+        for life in self.jobs.lives.values():
             life.close()
         stories = [one for one in self._stories.told() if self._job in ("", one.job)]
         times = self._times()
@@ -108,9 +108,9 @@ class Accountant:
         ]
         deeds = [deed for one in courses for deed in self._deeds.deeds_of(one.newest.id)]
         return Account(
-            period=window or self._period, job=self._job, fleet=fleet(times, spent, window),
+            period=window or self.period, job=self._job, fleet=fleet(times, spent, window),
             jobs=[job_account(one, time) for one, time in zip(times, spent, strict=True)],
-            silent_jobs=self._jobs.silent(window, self._job), hours=clock_hours(times),
+            silent_jobs=self.jobs.silent(window, self._job), hours=clock_hours(times),
             times=cases.spreads(rows, stopped),
             mechanisms=shares([*(row.mechanism for row in rows), *planned]),
             incidents=rows[-INCIDENTS_SHOWN:],
@@ -128,13 +128,13 @@ class Accountant:
 
     def _window(self) -> Period | None:
         """What was asked for and seen of the telemetry; None where nothing was."""
-        if self._seen is None or self._period is None:
+        if self._seen is None or self.period is None:
             return self._seen
-        window = max(self._seen[0], self._period[0]), min(self._seen[1], self._period[1])
+        window = max(self._seen[0], self.period[0]), min(self._seen[1], self.period[1])
         return window if window[0] <= window[1] else None
 
     def _is_inside(self, at: float) -> bool:
-        return self._period is None or self._period[0] <= at < self._period[1]
+        return self.period is None or self.period[0] <= at < self.period[1]
 
     def _is_asked(self, at: float, job: str) -> bool:
         return self._is_inside(at) and self._job in ("", job)
@@ -153,7 +153,7 @@ class Accountant:
         window = self._window()
         if window is None or self._seen is None:
             return []
-        return job_times(self._jobs, window, self._seen)
+        return job_times(self.jobs, window, self._seen)
 
     def _cases(self, stories: Sequence[Story], times: Sequence[JobTime]) -> Cases:
         """Interruptions with the incidents that explain them."""
@@ -176,7 +176,7 @@ class Accountant:
         ]
 
     def _lemons(self, cases: Cases, stories: Sequence[Story]) -> list[Lemon]:
-        to_s = self._newest(stories) if self._period is None else self._period[1]
+        to_s = self._newest(stories) if self.period is None else self.period[1]
         blaming = [one for one in stories if one.id not in cases.hands.false_alarms]
         isolated = self._isolated(to_s) if self._deeds.records else None
         return lemons(blaming, cases.stops.keys(), isolated, self._xids, to_s)
@@ -199,8 +199,8 @@ class Accountant:
         return Counter(node for _, node in out)
 
     def _notes(self, times: Sequence[JobTime], incidents: int) -> Iterator[str]:
-        if self._jobs.dropped:
-            yield f"{self._jobs.dropped} jobs beyond the limit are not accounted for"
+        if self.jobs.dropped:
+            yield f"{self.jobs.dropped} jobs beyond the limit are not accounted for"
         if self._stories.dropped:
             yield f"{self._stories.dropped} of the oldest incidents were too many to keep"
         for what, count in sorted(self._deeds.dropped.items()):

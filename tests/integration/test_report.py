@@ -20,6 +20,7 @@ from telemetry.testing import MemoryLog
 from telemetry.topics import ACTIONS, INCIDENTS, TELEMETRY
 from tests.accounting_log import T0, steps, values, write
 
+DAY_S = 86_400.0
 MONTH = "2027-01"  # of T0, 2027-01-15
 
 
@@ -146,6 +147,31 @@ def test_the_live_log_gives_what_its_archive_gives(
 def test_a_live_log_without_its_topics_is_refused() -> None:
     with pytest.raises(SettingsError, match="topics create"):
         account_of_log(MemoryLog({}).reader(), Configuration(), Accountant())
+
+
+def test_of_a_month_only_the_files_around_it_are_read(tmp_path: Path) -> None:
+    """A file a day, each with steps of its own job; the month is the 20th day alone."""
+    for day in range(40):
+        with ArchiveWriter(tmp_path / str(day), TELEMETRY, 0) as writer:
+            for number in range(1, 4):
+                at_s = day * DAY_S + 600.0 * number
+                value = encode(steps(f"j{day}", number, at_s, 600.0))
+                writer.append(10 * day + number, round((T0 + at_s) * 1_000), value)
+        (file,) = (tmp_path / str(day) / TELEMETRY / "0").iterdir()
+        target = tmp_path / "archive" / TELEMETRY / "0"
+        target.mkdir(parents=True, exist_ok=True)
+        file.rename(target / file.name)
+    with ArchiveWriter(tmp_path / "archive", INCIDENTS, 0) as writer:
+        writer.append(0, round(T0 * 1_000), b"{}")
+    period = (T0 + 20 * DAY_S, T0 + 21 * DAY_S)
+    accountant = Accountant(period)
+    account = account_of_path(tmp_path / "archive", Configuration(), accountant)
+    whole = Accountant()
+    account_of_path(tmp_path / "archive", Configuration(), whole)
+    assert len(whole.jobs.lives) == 40
+    # Three days before it, and the file that may reach into them.
+    assert sorted(accountant.jobs.lives) == [f"j{day}" for day in range(16, 21)]
+    assert account.fleet.productive_s == pytest.approx(1_800.0)
 
 
 @pytest.mark.slow
