@@ -209,7 +209,9 @@ class Accountant:
             yield f"{incidents - INCIDENTS_SHOWN} of the oldest incidents are counted, not listed"
         if len(times) > 1 and not is_weighted(times):
             yield "nobody told how many nodes each job has: the fleet's ETTR counts jobs alike"
-        if self._seen is not None and not times:
+        if self._job and not times and self._job not in self.jobs.listed:
+            yield f"nobody tells of a job {self._job}: neither steps nor the scheduler"
+        elif self._seen is not None and not times:
             yield "no job told a step: ETTR and MTBF are not known"
         if not self._deeds.records:
             yield "no record of the action service: what was decided and done is not known"

@@ -188,6 +188,14 @@ def test_the_fleet_counts_jobs_alike_where_nodes_are_not_known() -> None:
     assert any("counts jobs alike" in note for note in account.notes)
 
 
+def test_a_job_that_nobody_knows_is_said_to_be_unknown() -> None:
+    accountant = Accountant(job="typo")
+    accountant.telemetry(listing(0, job("j1", 2, 0)), T0)
+    assert (
+        "nobody tells of a job typo: neither steps nor the scheduler" in accountant.account().notes
+    )
+
+
 # -- what resolved it
 
 ANALYSED = incident(rung=GROUP.name)
