@@ -128,7 +128,7 @@ class SiteReader:
         held = {name: place.job for name, place in self.site.places.items() if place.job}
         of_job = [name for name, holder in held.items() if holder == job]
         nodes, gpus = self._listed_nodes
-        free = free_nodes(nodes, gpus, of_job, held)
+        free = free_nodes(nodes, lambda node: gpus.get(node, 0), of_job, held.__contains__)
         return JobFacts(replacements=None if free is None else len(free))
 
     def _read_silences(self) -> None:

@@ -219,10 +219,6 @@ class Inventory:
         """What the scheduler says of each node that it lists."""
         return self._nodes
 
-    def gpus(self) -> Mapping[str, int]:
-        """How many GPUs each node's agent says it has."""
-        return {node: len(record.gpus) for node, record in self._hardware.items()}
-
     def port(self, node: str, name: str) -> Port | None:
         """What the node's hardware record says of a NIC port."""
         record = self._hardware.get(node)

@@ -19,10 +19,16 @@ def replacements(fold: Fold, job_nodes: Sequence[str], blind: Collection[str]) -
     blind      nodes that should report and do not
     """
     inventory = fold.inventory
-    nodes = inventory.infos()
     out = {*blind, *_suspects(fold.judge.docket.incidents.values())}
-    out |= {name for name in nodes if inventory.place(name, fold.now).job}
-    free = free_nodes(nodes, inventory.gpus(), job_nodes, out)
+
+    def gpus(node: str) -> int:
+        known = inventory.hardware(node)
+        return 0 if known is None else len(known.gpus)
+
+    def is_taken(node: str) -> bool:
+        return node in out or bool(inventory.place(node, fold.now).job)
+
+    free = free_nodes(inventory.infos(), gpus, job_nodes, is_taken)
     return None if free is None else len(free)
 
 

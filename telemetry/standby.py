@@ -6,35 +6,37 @@ the job's nodes are made of, nobody knows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
 from telemetry.records import NodeInfo
 
 # As the readers of Slurm and Kubernetes write them; a node with a further word waits for something.
 FREE = frozenset({"IDLE", "READY"})
+ALIKE_MAX = 64  # nodes of a job that are asked for their GPUs: a job's nodes are alike
 AT_WORK = frozenset({"ALLOCATED", "MIXED"})
 
 
 def free_nodes(
-    nodes: Mapping[str, NodeInfo], gpus: Mapping[str, int], job_nodes: Collection[str],
-    taken: Collection[str],
+    nodes: Mapping[str, NodeInfo], gpus: Callable[[str], int], job_nodes: Collection[str],
+    is_taken: Callable[[str], bool],
 ) -> list[str] | None:  # fmt: skip
     """Idle, unprotected nodes of the job's pods, sorted by name; None where nobody knows.
 
     nodes      what the scheduler says, by name
-    gpus       node -> how many GPUs its agent says it has
+    gpus       how many GPUs a node's agent says it has, 0 where it never said
     job_nodes  of the job that needs others; where their pods are known, others are of one of them
-    taken      nodes that hold a job, are under suspicion or blind
+    is_taken   whether a node holds a job, is under suspicion or blind; asked of idle nodes only
     """
-    wanted = max((gpus.get(node, 0) for node in job_nodes), default=0)
+    wanted = max(map(gpus, islice(job_nodes, ALIKE_MAX)), default=0)
     if wanted == 0 or not _says_who_works(nodes.values()):
         return None
     pods = {nodes[node].pod for node in job_nodes if node in nodes} - {""}
     return sorted(
         name
         for name, info in nodes.items()
-        if info.state in FREE and not info.protected and name not in taken
-        and gpus.get(name, 0) >= wanted and (not pods or info.pod in pods)
+        if info.state in FREE and not info.protected and gpus(name) >= wanted
+        and (not pods or info.pod in pods) and not is_taken(name)
     )  # fmt: skip
 
 
