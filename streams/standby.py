@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from telemetry.findings import Incident
@@ -19,14 +20,17 @@ def replacements(fold: Fold, job_nodes: Sequence[str], blind: Collection[str]) -
     blind      nodes that should report and do not
     """
     inventory = fold.inventory
-    out = {*blind, *_suspects(fold.judge.docket.incidents.values())}
+
+    @cache  # a storm asks for each of its incidents, and mostly there is no idle node
+    def out() -> set[str]:
+        return {*blind, *_suspects(fold.judge.docket.incidents.values())}
 
     def gpus(node: str) -> int:
         known = inventory.hardware(node)
         return 0 if known is None else len(known.gpus)
 
     def is_taken(node: str) -> bool:
-        return node in out or bool(inventory.place(node, fold.now).job)
+        return node in out() or bool(inventory.place(node, fold.now).job)
 
     free = free_nodes(inventory.infos(), gpus, job_nodes, is_taken)
     return None if free is None else len(free)
