@@ -128,6 +128,10 @@ SlurmdTimeout=30
 NodeName=node[1-$1] NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + $1))] CPUs=1 RealMemory=500
 PartitionName=train Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
+    # From this version on nodes want control groups, which a container may not have.
+    if [ "$(printf '%s\n' 23.11 "$(slurmd -V | tr -dc '0-9.')" | sort -V | head -n 1)" = 23.11 ]; then
+        echo "CgroupPlugin=disabled" >"$dir/cgroup.conf"
+    fi
     echo "SwitchName=leaf1 Nodes=node[1-$half]" >"$dir/topology.conf"
     if [ "$1" -gt "$half" ]; then
         echo "SwitchName=leaf2 Nodes=node[$((half + 1))-$1]" >>"$dir/topology.conf"
