@@ -198,6 +198,8 @@ class Launcher:
             return "it expired before it was read"
         if order.mode == "partial" and not options.partial:
             return "the training was not started as one of which parts can be replaced (--partial)"
+        if order.mode == "partial" and {**self._versions, **order.versions} != self._versions:
+            return "healthy ranks would go on with other versions than the new ones"
         layout = self._layout.without(order.exclude)
         if isinstance(layout, str):
             return layout

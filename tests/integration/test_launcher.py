@@ -172,17 +172,24 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Launched]]:
 def test_in_place_and_partial_and_the_same_order_once(make: Callable[..., Launched]) -> None:
     launched = make()
     before = launched.running()
-    partial = launched.command("restart", "partial", "n2", versions={"code": "v2"})
+    partial = launched.command("restart", "partial", "n2")
     assert "done" == launched.launches.execute(partial).status
     after = launched.running(2)
     assert (before[0], before[1]) == (after[0], after[1])
     assert not {before[2], before[3]} & {after[2], after[3]}
     assert "done" == launched.launches.execute(partial).status
     assert after == launched.pids()
-    assert "v24" == (launched.said / f"2.{after[2]}").read_text()
 
-    assert "done" == launched.order("restart", "in_place").status
-    assert not set(after.values()) & set(launched.running(3).values())
+    mixed = launched.order("restart", "partial", versions={"code": "v2"})
+    assert "refused" == mixed.status
+    assert "other versions" in mixed.reason
+    assert "done" == launched.order("restart", "in_place", versions={"code": "v2"}).status
+    newest = launched.running(3)
+    assert not set(after.values()) & set(newest.values())
+    assert {"v24"} == {(launched.said / f"{one}.{pid}").read_text() for one, pid in newest.items()}
+    same = launched.order("restart", "partial", "n1", versions={"code": "v2"})
+    assert "no part" not in same.reason
+    assert "1 spare nodes are needed" in same.reason
     status = launched.status()
     assert status is not None
     assert (["n1", "n3"], ["n2"], []) == (
