@@ -23,6 +23,7 @@ class FakeSlurm:
     """A `SlurmController`. `calls` are the changes that reached it, in their order.
 
     away     nothing answers
+    blinks   so many looks fail, and the next one does not
     silent   changes are made, and their replies are lost
     deaf     changes are taken, and nothing is done
     """
@@ -33,6 +34,7 @@ class FakeSlurm:
         self.calls: list[str] = []
         self.away = self.silent = self.deaf = False
         self.refusal = ""
+        self.blinks = 0
 
     def nodes(self, names: Sequence[str]) -> Mapping[str, NodeSeen]:
         self._answer()
@@ -108,7 +110,8 @@ class FakeSlurm:
         return self.known[name].state.base or "IDLE"
 
     def _answer(self) -> None:
-        if self.away:
+        self.blinks -= 1
+        if self.away or self.blinks >= 0:
             raise SourceUnavailable("scontrol: is not done in time")
 
     @contextmanager

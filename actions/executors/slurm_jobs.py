@@ -41,7 +41,8 @@ class SlurmJobs:
 
     def seen(self, name: str) -> JobSeen | None:
         """The job; None where Slurm does not have it any more."""
-        return self._control.job(checked_job(name))
+        checked_job(name)
+        return patiently(lambda: self._control.job(name), self._clock, self._time)
 
     # -- whether it is so already
 
@@ -73,7 +74,7 @@ class SlurmJobs:
 
     def stop(self, command: Command) -> Did:
         """End the run that was meant, and no later one."""
-        before, meant = self._patiently(command.job), command.preconditions.attempt
+        before, meant = self.seen(command.job), command.preconditions.attempt
         name = command.job
         if before is None or before.is_over:
             return Did("done", f"job {name} {_how(before)}: it runs nowhere")
@@ -99,7 +100,7 @@ class SlurmJobs:
 
     def clean(self, command: Command) -> Did:
         """Slurm ends what is left, and runs the epilog; this only looks."""
-        job = self._patiently(command.job)
+        job = self.seen(command.job)
         if self.is_clean(job):
             return Did("done", f"job {command.job} {_how(job)}: nothing of its last run is left")
         return Did("done", f"Slurm still ends job {command.job} on {_nodes(job)}")
@@ -187,16 +188,13 @@ class SlurmJobs:
         nobody can tell a job that ended from one that comes again.
         """
         until_s = self._clock.monotonic_s() + self._time.spare_s() / 2.0
-        job = self._patiently(name)
+        job = self.seen(name)
         while job is not None and job.is_completing and not job.held:
             if self._clock.monotonic_s() >= until_s:
                 break
             self._clock.sleep(BEGIN_LOOK_S)
             job = self._once(name) or job
         return job
-
-    def _patiently(self, name: str) -> JobSeen | None:
-        return patiently(lambda: self.seen(name), self._clock, self._time)
 
     def _once(self, name: str) -> JobSeen | None:
         try:

@@ -39,10 +39,13 @@ class SlurmNodes:
     def seen(self, names: Sequence[str]) -> dict[str, NodeSeen]:
         """Nodes by the name they were asked for; those that Slurm does not have are left out."""
         usable = [name for name in dict.fromkeys(names) if NODE_NAME.fullmatch(name)]
-        found = dict(self._control.nodes(usable)) if usable else {}
+        found = dict(self._asked(usable)) if usable else {}
         others = {name: _spellings(name) for name in usable if name not in found}
         asked = sorted({one for spelled in others.values() for one in spelled})
-        return found | _spelled(others, self._control.nodes(asked)) if asked else found
+        return found | _spelled(others, self._asked(asked)) if asked else found
+
+    def _asked(self, names: Sequence[str]) -> Mapping[str, NodeSeen]:
+        return patiently(lambda: self._control.nodes(names), self._clock, self._time)
 
     def holder(self, node: NodeSeen) -> str:
         """Who drained it; "" where nobody did, "somebody" where Slurm does not say."""
@@ -72,7 +75,7 @@ class SlurmNodes:
     ) -> list[Did]:  # fmt: skip
         """Change those of which `before` has nothing to say, until `after` has, of each."""
         checked_nodes(names)
-        found = patiently(lambda: self.seen(names), self._clock, self._time)
+        found = self.seen(names)
         said = {name: before(name, found[name]) for name in names if name in found}
         wanted = [name for name, settled in said.items() if settled is None]
         if wanted:

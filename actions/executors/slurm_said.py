@@ -10,7 +10,7 @@ from telemetry.actions import OutcomeStatus
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 
-LOOK_AGAIN_S = (0.2, 0.5)
+LOOK_AGAIN_S, AT_ONCE_S = (0.2, 0.5), 1.0
 Seen = TypeVar("Seen")
 _BAD: tuple[OutcomeStatus, ...] = ("done", "refused", "failed", "unknown")
 
@@ -46,15 +46,17 @@ def told(change: Callable[[], str]) -> Told:
 
 
 def patiently(look: Callable[[], Seen], clock: Clock, time: CallTime) -> Seen:
-    """What is seen; a look that fails is tried again while most of the call's time is left.
+    """What is seen. A look that fails at once is made again: slurmrestd has such moments. One that
+    takes long is not, for the service waits.
 
     Raises SourceUnavailable of the last one.
     """
     for wait_s in LOOK_AGAIN_S:
+        began_s = clock.monotonic_s()
         try:
             return look()
         except SourceUnavailable:
-            if time.spare_s() <= time.total_s / 2.0:
+            if clock.monotonic_s() - began_s > AT_ONCE_S or time.spare_s() <= wait_s:
                 raise
             clock.sleep(wait_s)
     return look()

@@ -195,6 +195,16 @@ def test_i6_where_slurm_does_not_answer_nothing_is_known_and_nothing_done() -> N
     assert "nothing was done" in done.reason
 
 
+def test_a_look_that_fails_at_once_is_made_again_and_a_change_never() -> None:
+    slurm = FakeSlurm()
+    slurm.blinks = 2
+    assert "done" == executor(slurm).execute(ISOLATE).status
+    assert 1 == len(slurm.calls)
+    slurm.blinks = 3
+    with pytest.raises(SourceUnavailable):
+        executor(slurm).observe(["n2"])
+
+
 def test_i7_when_a_node_started_is_part_of_what_it_is() -> None:
     assert {"n2": BOOT_S} == executor(FakeSlurm()).observe(["n2"]).boots
 
