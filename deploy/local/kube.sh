@@ -129,7 +129,8 @@ start() { # PORT
         --service-account-issuer=https://kubernetes.default.svc \
         --service-account-key-file="$dir/accounts.key" --service-account-signing-key-file="$dir/accounts.key" \
         --token-auth-file="$dir/tokens.csv" --authorization-mode=RBAC \
-        --service-cluster-ip-range=10.0.0.0/24 --disable-admission-plugins=ServiceAccount,TaintNodesByCondition
+        --service-cluster-ip-range=10.0.0.0/24 --allow-privileged \
+        --disable-admission-plugins=ServiceAccount,TaintNodesByCondition
     token="$(cut -d , -f 1 "$dir/tokens.csv" | head -n 1)"
     for ((try = 0; try < TRIES; try++)); do
         for name in etcd api; do
