@@ -1,0 +1,156 @@
+"""A job on a real Slurm is brought back state by state; and a controller that hangs meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actions.executors.slurm import SlurmExecutor
+from actions.executors.slurm_commands import SlurmCommands
+from actions.executors.slurm_port import CallTime, JobChange
+from actions.ports import Executor
+from nodewarden.clock import SystemClock
+from nodewarden.executing import executor
+from telemetry.actions import Command, Recovery
+from telemetry.findings import Incident, Verdict
+from telemetry.settings import (
+    ActLaunchSettings,
+    ActSettings,
+    ActSlurmSettings,
+    RecoverySettings,
+)
+from tests.acting import Site, incident
+from tests.recovering import Pages
+from tests.slurm.cluster import Slurm
+from tests.slurm.launched import Launched
+
+pytestmark = pytest.mark.slurm
+DEADLINE_S = 60.0
+CLOCK = SystemClock()
+
+
+class Hanging(SlurmCommands):
+    """The controller hangs from right before the first change of a job on."""
+
+    slurm: Slurm
+    hangs = False
+
+    def change(self, job: str, what: JobChange) -> str:
+        """As ever, but for that."""
+        if not self.hangs:
+            self.hangs = True
+            signal_controller(self.slurm, signal.SIGSTOP)
+        return super().change(job, what)
+
+
+class OnSlurm(Site):
+    """The active instance over a log in memory, with a real Slurm as its world."""
+
+    def __init__(self, settings: ActSettings, world: Executor) -> None:
+        super().__init__(settings)
+        self.clock = CLOCK  # type: ignore[assignment]
+        self.world = world  # type: ignore[assignment]
+        self.teller = self.pages = Pages()
+
+    def recovery(self) -> Recovery | None:
+        """As it stands."""
+        assert self.instance is not None
+        return next(iter(self.instance.ledger.recoveries.values()), None)
+
+    def steps(self) -> list[str]:
+        """What was commanded."""
+        return [one.step for one in self.records() if isinstance(one, Command)]
+
+    def until_over(self) -> Recovery:
+        """It works until the recovery is at an end."""
+        end_s = time.monotonic() + DEADLINE_S
+        assert self.instance is not None
+        while (found := self.recovery()) is None or found.state not in ("running", "escalated"):
+            assert time.monotonic() < end_s, self.records()[-3:]
+            self.instance.step()
+            time.sleep(0.05)
+        self.instance.step()
+        return found
+
+
+def test_a_partial_restart_goes_through_all_states_and_keeps_the_healthy_processes(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    launched = Launched(slurm, tmp_path, "--partial")
+    launched.running()
+    before = launched.pids()
+    settings = ActSettings(
+        dry_run=False, executor="slurm", first_observe_s=0.0, call_timeout_s=60.0,
+        slurm=ActSlurmSettings(conf=slurm.conf), launch=ActLaunchSettings(dir=str(launched.root)),
+        recovery=RecoverySettings(look_s=0.2),
+    )  # fmt: skip
+    site = OnSlurm(settings, executor(settings, CLOCK))
+    site.start()
+    site.tell(broken("node2", launched.job))
+    done = site.until_over()
+    assert ("running", "partial") == (done.state, done.mode), done
+    launched.running(2)
+    after = launched.pids()
+    assert {rank: before[rank] for rank in (0, 1, 4, 5)} == {
+        rank: after[rank] for rank in (0, 1, 4, 5)
+    }
+    assert not {before[2], before[3]} & {after[2], after[3]}
+    assert site.steps() == ["drain", "stop", "clean", "restart"]
+    drained = slurm.run("sinfo", "-h", "-N", "-n", "node2", "-o", "%T %E")
+    assert drained.startswith("draining nodewarden:"), drained
+
+
+def test_a_controller_that_hangs_is_a_person_s_in_time_and_doubles_nothing_when_it_wakes(
+    slurm: Slurm,
+) -> None:
+    job = slurm.submit(2)
+    until(lambda: slurm.run("squeue", "-h", f"--jobs={job}", "-o", "%T") == "RUNNING")
+    of_slurm = ActSlurmSettings(conf=slurm.conf, timeout_s=1.0)
+    lasts = CallTime(CLOCK, 3.0, of_slurm.timeout_s)
+    control = Hanging(of_slurm, CLOCK, lasts.left_s)
+    control.slurm = slurm
+    settings = ActSettings(
+        dry_run=False, executor="slurm", first_observe_s=0.0, call_timeout_s=3.0, slurm=of_slurm,
+        recovery=RecoverySettings(modes=("requeue",), look_s=0.2, stop_s=8.0),
+    )  # fmt: skip
+    site = OnSlurm(settings, SlurmExecutor(control, of_slurm, CLOCK, lasts))
+    one = site.start()
+    site.tell(broken(slurm.run("squeue", "-h", f"--jobs={job}", "-o", "%B"), job))
+    try:
+        found = site.until_over()
+    finally:
+        signal_controller(slurm, signal.SIGCONT)
+    assert found.state == "escalated", found
+    assert found.since - found.history[-1].since < DEADLINE_S
+    assert len(site.pages.pages()) == 1
+    assert site.steps() == ["drain", "stop"]
+    for _ in range(20):  # what was on its way comes through, and nobody adds to it
+        one.step()
+        time.sleep(0.1)
+    assert site.steps() == ["drain", "stop"]
+    shown = slurm.run("scontrol", "--oneliner", "show", "job", job)
+    assert "Restarts=0 " in shown or "Restarts=1 " in shown
+
+
+def broken(node: str, job: str) -> Incident:
+    """The node is to go, and the job to be restarted."""
+    story = incident("a", action="isolate_and_restart", job=job)
+    verdict = Verdict("isolate_and_restart", "it is broken", [node], "now", time.time())
+    return msgspec.structs.replace(story, verdict=verdict, verdicts=[verdict])
+
+
+def signal_controller(slurm: Slurm, what: signal.Signals) -> None:
+    os.kill(int((slurm.directory / "slurmctld.pid").read_text()), what)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + DEADLINE_S
+    while not true():
+        assert time.monotonic() < end_s, "not in time"
+        time.sleep(0.05)
