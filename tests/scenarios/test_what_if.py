@@ -145,6 +145,27 @@ def test_another_policy_evicts_the_group_otherwise(
     assert "the same" in text
 
 
+@pytest.mark.parametrize("form", ["a", "c"])
+def test_captures_and_a_part_of_the_time_are_compared_too(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["simulate", "--nodes", "8", "--minutes", "20", "--seed", "7", "--fault", ECN[0]]
+    assert 0 == run([*asked, "--out", str(tmp_path / "a"), "--capture", str(tmp_path / "c")], {})
+    place = tmp_path / form
+    strict = settings(tmp_path, "strict", "[engine.straggler]\nslow_ratio = 1.9\n")
+    truth = ("--score", str(place / "truth.json"))
+
+    found = what_if(capsys, place, "--against", strict, *truth)
+
+    assert ["only first"] == [one["change"] for one in found["differences"]]
+    assert (1, 0) == (found["score"]["first"]["found"], found["score"]["second"]["found"])
+    before_s = str(found["differences"][0]["first"]["opened_at"] - 60.0)
+    early = what_if(capsys, place, "--against", strict, "--to", before_s)
+    assert ([], 0) == (early["differences"], early["same"])
+    late = what_if(capsys, place, "--against", strict, "--from", before_s)
+    assert late["summary"]["first"]["cold_start"] is late["summary"]["second"]["cold_start"] is True
+
+
 def test_what_does_not_go_together_is_refused_with_one_line(
     ecn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
