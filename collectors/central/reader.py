@@ -22,6 +22,7 @@ from telemetry.settings import PrometheusSettings
 PAGE_MIN_MS = 10_000  # below it the names are divided, not the time
 SAMPLES_MAX = 10_000_000  # of one page, in memory
 NAMES_BACK_S = 3_600.0
+NAMES_RETRY_S = 15.0  # while there is no name that we know
 
 
 @dataclass(slots=True)
@@ -100,7 +101,10 @@ class PageReader:
         self.families = self._api.families(end_s - back_s, end_s + self._settings.delay_s)
         self._page_ms = int(self._settings.page_s * 1_000)
         self._renamed()
-        self._names_due_s = now_s + self._settings.names_s
+        names_s = self._settings.names_s
+        if not any(self.families.values()):  # exporters that start after us are seen soon
+            names_s = min(names_s, NAMES_RETRY_S)
+        self._names_due_s = now_s + names_s
 
     def _page(self, start_ms: int, end_ms: int, gap_ms: int) -> Read:
         while True:

@@ -34,6 +34,7 @@ from nodewarden.clock import SystemClock
 from telemetry.errors import SettingsError, SourceUnavailable
 from telemetry.records import Frame, Rejected
 from telemetry.settings import PrometheusSettings
+from telemetry.testing import ManualClock
 
 NOW_S = 1_772_028_000.0
 Answer = Callable[[str, dict[str, str]], tuple[int, str]]
@@ -190,6 +191,27 @@ def test_one_question_a_source_for_the_names_that_we_know_and_none_of_the_newest
         ('{__name__=~"training_step",job="x"}[60000ms]', end_s),
     ]
     assert read.more
+
+
+def test_a_server_without_a_name_that_we_know_is_asked_again_soon() -> None:
+    clock, names = ManualClock(), ["up"]
+
+    def answer(path: str, form: dict[str, str]) -> tuple[int, str]:
+        if path.endswith("/values"):
+            return success(names)
+        return answering(lambda _query, _at_s: matrix())(path, form)
+
+    with serving(answer) as url:
+        settings = PrometheusSettings(names_s=300.0)
+        read = PageReader(PrometheusApi(url, settings, clock), settings, clock, lambda: None)
+        read.next(None, None)
+        assert not any(read.families.values())
+        names.append("DCGM_FI_DEV_GPU_TEMP")
+        read.next(None, None)
+        assert not any(read.families.values())
+        clock.sleep(15.0)
+        read.next(None, None)
+        assert ["DCGM_FI_DEV_GPU_TEMP"] == [n for found in read.families.values() for n in found]
 
 
 def test_too_much_is_asked_for_in_less_time_and_then_in_fewer_names() -> None:
