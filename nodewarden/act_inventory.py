@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,16 @@ class InventoryTopic:
         """Node -> how many GPUs its agent says it has."""
         return self._known.gpus
 
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """Listed node -> what its agent says it is called too, where no other is called so."""
+        known = {node: self._known.aliases.get(node, []) for node in self.nodes}
+        claimed = Counter(alias for aliases in known.values() for alias in set(aliases))
+        return {
+            node: [alias for alias in aliases if claimed[alias] == 1 and alias not in known]
+            for node, aliases in known.items()
+        }
+
     def read(self) -> None:
         """To the end of the topic. Raises SourceUnavailable."""
         try:
@@ -105,6 +116,7 @@ class _Known:
         self.of: dict[str, dict[str, Any]] = {kind: {} for kind in _TYPES if kind != "hw"}
         self.booted_at = dict(booted_at or {})
         self.gpus: dict[str, int] = {}
+        self.aliases: dict[str, list[str]] = {}
 
     def take(self, line: ArchiveLine) -> None:
         kind, _, name = (line.key_text or "").partition("/")
@@ -122,7 +134,7 @@ class _Known:
         if kind in self.of:
             self.of[kind][name] = said
         else:
-            self.gpus[name] = len(said.gpus)
+            self.gpus[name], self.aliases[name] = len(said.gpus), said.aliases
         self._boot(name, kind, said, line.timestamp_ms / 1_000.0)
 
     def _boot(self, name: str, kind: str, said: Any, heard_s: float) -> None:

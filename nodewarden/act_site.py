@@ -146,7 +146,7 @@ class SiteReader:
     def _windows(self) -> list[Window]:
         """Of the scheduler and of the pager, those that are over left out."""
         now_s = self._clock.time_s()
-        silenced = windows_of(self._silences, self._topic.nodes, self._cluster, self._asked)
+        silenced = windows_of(self._silences, self._topic.names, self._cluster, self._asked)
         return [
             Window(one.name, one.since, one.until, one.nodes)
             for one in (*self._topic.maintenance, *silenced)

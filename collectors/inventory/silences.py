@@ -8,7 +8,7 @@ for "no maintenance": the whole answer is then refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,13 +94,16 @@ def read_silences(body: bytes, asked: str) -> list[Silence]:
 
 
 def windows_of(
-    silences: Sequence[Silence], nodes: Iterable[str], cluster: str, settings: SilencesSettings
-) -> list[Maintenance]:
+    silences: Sequence[Silence], nodes: Mapping[str, Collection[str]], cluster: str,
+    settings: SilencesSettings,
+) -> list[Maintenance]:  # fmt: skip
     """The windows that they are; of a silence of the whole cluster one that names no node.
 
-    nodes  those that are known
+    nodes  those that are known, each with its other names
     """
-    listed = [(node, _spellings(node, settings.ports)) for node in nodes]
+    if not silences:
+        return []
+    listed = [(node, _spellings((node, *others), settings.ports)) for node, others in nodes.items()]
     found = []
     for silence in silences:
         about = [one for one in silence.matchers if one.name in settings.labels]
@@ -115,11 +118,11 @@ def windows_of(
     return sorted(found, key=lambda window: (window.since, window.name))
 
 
-def _spellings(node: str, ports: Sequence[str]) -> frozenset[str]:
+def _spellings(names: Iterable[str], ports: Sequence[str]) -> frozenset[str]:
     """What a label may hold where it means the node: with a port, as an instance has it."""
-    short = node.partition(".")[0]
+    spelled = {spelling for name in names for spelling in (name, name.partition(".")[0])}
     return frozenset(
-        f"{name}{port}" for name in (node, short) for port in ("", *(f":{p}" for p in ports))
+        f"{name}{port}" for name in spelled for port in ("", *(f":{p}" for p in ports))
     )
 
 

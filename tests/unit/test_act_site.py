@@ -132,6 +132,27 @@ def test_silences_of_known_nodes_are_windows(
     assert ("silence s1 by ops", ["n1"]) == (window.name, window.nodes)
 
 
+def test_a_silence_may_call_a_node_what_its_agent_calls_it_and_no_other(
+    alertmanager: tuple[type[Alertmanager], str],
+) -> None:
+    handler, url = alertmanager
+    log, clock = MemoryLog({INVENTORY: 1}), ManualClock(START_S)
+    for node, aliases in (("n1", ["gpu-7.site", "both"]), ("n2", ["both", "n1"])):
+        put(log, f"sched/{node}", NodeInfo(name=node))
+        made = msgspec.structs.replace(hardware(node, None), aliases=aliases)
+        put(log, f"hw/{node}", made)
+    handler.silences = [
+        silence('instance="gpu-7.site:9100"', id="a"), silence('node="both"', id="b"),
+        silence('node="n1"', id="c"), silence('node="gpu-7"', id="d"),
+    ]  # fmt: skip
+    reader = site_reader(log, clock, url=url)
+
+    reader.refresh()
+
+    found = {one.name.split()[1]: one.nodes for one in reader.site.windows}
+    assert {"a": ["n1"], "c": ["n1"], "d": ["n1"]} == found
+
+
 def test_silences_that_cannot_be_read_count_as_they_were_and_age(
     alertmanager: tuple[type[Alertmanager], str],
 ) -> None:
