@@ -59,9 +59,9 @@ class Pager:
         """Nothing."""
 
 
-def lived(windows: Sequence[Window]) -> tuple[Site, Pager]:
+def lived(windows: Sequence[Window], verdict_max_s: float = 3_600.0) -> tuple[Site, Pager]:
     """The action service over all of it, while these windows are known."""
-    rails = RailSettings(mode_default="auto", cooldown_s=0.0)
+    rails = RailSettings(mode_default="auto", cooldown_s=0.0, verdict_max_s=verdict_max_s)
     site = Site(ActSettings(rails=rails, first_observe_s=0.0), decide)
     pager = Pager()
     site.recheck, site.tells, site.teller = recheck, tells, pager
@@ -154,3 +154,16 @@ def test_in_a_window_that_stays_open_nobody_is_told_and_nothing_is_done(words: W
     assert [] == site.of(Command)
     assert [] == site.world.done
     assert [] == pager.told
+
+
+def test_what_is_too_old_to_act_on_after_a_long_window_is_told_to_people() -> None:
+    began_s = simulated(8, 28.0, (f"xid79@{FAULTY}+300",))[0].arrival
+    until_s = began_s + 840.0
+    site, pager = lived(reservation(began_s - 60.0, until_s), verdict_max_s=300.0)
+
+    last = of_the_fault(site)[-1]
+    assert last.at >= until_s
+    assert "refused" == last.state
+    assert {"fresh verdict"} == {rail.name for rail in last.rails if not rail.passed}
+    assert [] == site.of(Command)
+    assert {(last.incident, "refused")} == set(pager.told)
