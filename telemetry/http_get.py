@@ -121,7 +121,7 @@ def _parts(url: str, key: str) -> tuple[bool, str, int]:
     usable = url.isascii() and url.isprintable() and " " not in url and port != 0
     if not usable or parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingsError(
-            f"{key}: {url!r} is no URL; as http://127.0.0.1:6820 or unix:/run/slurmrestd.sock"
+            f"{key}: {url!r} is no URL; write http://HOST:PORT, https://HOST or unix:/PATH"
         )
     secure = parts.scheme == "https"
     return secure, parts.hostname, port or (443 if secure else 80)

@@ -64,9 +64,10 @@ class AlertmanagerSilences:
 
     def __init__(self, settings: SilencesSettings, clock: Clock) -> None:
         self._settings = settings
-        self._path = urlsplit(settings.url).path.rstrip("/") + PATH
+        server, prefix = _split(settings.url)
+        self._path = prefix + PATH
         self._http = HttpGet(
-            settings.url, KEY, settings.timeout_s, settings.answer_max_bytes, clock,
+            server, KEY, settings.timeout_s, settings.answer_max_bytes, clock,
             settings.ca_file, "act.silences.ca_file",
         )  # fmt: skip
 
@@ -124,6 +125,17 @@ def _spellings(names: Iterable[str], ports: Sequence[str]) -> frozenset[str]:
     return frozenset(
         f"{name}{port}" for name in spelled for port in ("", *(f":{p}" for p in ports))
     )
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The server, and the path under which it answers; a URL that is none as it is."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, ""
+    if not parts.netloc:
+        return url, ""
+    return f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
 
 
 def _silence(row: dict[str, Any], asked: str) -> Silence | None:

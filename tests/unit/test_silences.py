@@ -157,8 +157,9 @@ def test_no_answer_is_a_traceback(key: str, value: Any) -> None:
 
 
 def test_settings_that_reach_no_server_stop_the_start_and_a_token_that_is_none_is_said() -> None:
-    with pytest.raises(SettingsError, match=r"act\.silences\.url"):
-        AlertmanagerSilences(SilencesSettings(url="alertmanager:9093"), ManualClock())
+    for url in ("alertmanager:9093", "http://[", "http://", "ftp://a"):
+        with pytest.raises(SettingsError, match=r"act\.silences\.url"):
+            AlertmanagerSilences(SilencesSettings(url=url), ManualClock())
     with pytest.raises(SettingsError, match=r"act\.silences\.ca_file"):
         AlertmanagerSilences(SilencesSettings(url="https://a", ca_file="/none"), ManualClock())
     with pytest.raises(InputError, match="/none"):
