@@ -132,7 +132,7 @@ class SlurmRest:
                 body: dict[str, Any] = {"hold": False}
             case "begin_now":
                 body = {"begin_time": self._now()}
-        return self._told("POST", f"job/{job}", body, lambda other: other.change(job, what))
+        return self._of_job(job, body, lambda other: other.change(job, what))
 
     def _now(self) -> object:
         """As the version writes a time; it is known once anything was asked."""
@@ -143,8 +143,15 @@ class SlurmRest:
         """See the port."""
         # An empty list changes nothing; an empty text is nobody.
         body = {"excluded_nodes": sorted(checked_nodes(nodes)) or ""}
-        return self._told("POST", f"job/{checked_job(job)}", body,
-                          lambda other: other.exclude(job, nodes))  # fmt: skip
+        return self._of_job(checked_job(job), body, lambda other: other.exclude(job, nodes))
+
+    def _of_job(
+        self, job: str, body: dict[str, Any], otherwise: Callable[[SlurmController], str]
+    ) -> str:
+        """An update of a job. Of a task it would be one of its whole array, or is rejected."""
+        if "_" in job:
+            return self._without("updates no single task of an array", otherwise)
+        return self._told("POST", f"job/{job}", body, otherwise)
 
     def _updated(
         self, names: Sequence[str], body: dict[str, Any],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -165,8 +168,9 @@ def test_what_is_gone_is_gone(calm: Slurm, way: Way) -> None:
     assert "" == one.observe([], "4711").job_state
 
 
-def test_one_task_of_an_array_is_requeued_and_no_other(calm: Slurm) -> None:
-    one = by_commands(calm)
+@every_way
+def test_one_task_of_an_array_is_requeued_and_no_other(calm: Slurm, way: Way) -> None:
+    one = way(calm)
     array = calm.run("sbatch", "--parsable", "--array=1-2", "--requeue", "--output=/dev/null",
                       "--wrap=sleep 600")  # fmt: skip
     until(lambda: all(one.observe([], f"{array}_{n}").job_state == "RUNNING" for n in (1, 2)))
@@ -185,6 +189,29 @@ def test_i6_without_a_controller_nothing_is_known_and_nothing_done(slurm: Slurm)
     assert "nothing was done" in done.reason
     slurm.resize(4)
     assert "drain" not in shown(slurm, "node2")
+
+
+def test_a_controller_that_hangs_in_the_call_leaves_unknown_and_one_call(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """And whoever compares before repeating finds it done, or does it: one drain either way."""
+    pid = int((slurm.directory / "slurmctld.pid").read_text())
+    hangs = tmp_path / "scontrol"
+    hangs.write_text(
+        f'#!/bin/sh\ncase "$1" in update) echo "$*" >>{tmp_path}/updates; kill -STOP {pid};; esac\n'
+        'exec scontrol "$@"\n'
+    )
+    hangs.chmod(0o755)
+    one = acting(conf=slurm.conf, scontrol=str(hangs), timeout_s=1.0)
+    isolate = command("isolate", "node2")
+    try:
+        assert "unknown" == one.execute(isolate).status
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert 1 == len((tmp_path / "updates").read_text().splitlines())
+    again = by_commands(slurm)
+    until(lambda: again.execute(isolate).status == "done")
+    assert f"drained {OURS}" == shown(slurm, "node2")
 
 
 def test_a_job_that_allows_no_requeue_is_submitted_again_by_the_sites_command(calm: Slurm) -> None:

@@ -413,6 +413,16 @@ def test_what_it_lacks_is_refused_or_done_by_commands() -> None:
         assert ["drain node2 x:y:z", "requeue_hold 4"] == other.calls
 
 
+def test_a_task_of_an_array_is_never_updated_as_its_whole_array() -> None:
+    cancelled = {f"DELETE {NEW}/job/3_1": (200, FINE)}
+    with served(new_one(**cancelled)) as (url, asked):
+        slurm = rest(url)
+        assert "no single task" in slurm.exclude("3_1", ["node2"])
+        assert "no single task" in slurm.change("3_1", "release")
+        assert "" == slurm.change("3_1", "cancel")
+    assert not [what for what, _ in asked if what.startswith("POST")]
+
+
 @pytest.mark.parametrize(
     "answer", [(500, b""), (200, DISABLED[:-2]), (200, b"{}"), (502, b"<html>")]
 )
