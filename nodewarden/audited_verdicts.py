@@ -1,4 +1,4 @@
-"""The ladder's part of an audit: each decision's verdict is one that `replay` gives."""
+"""The ladder's part of an audit: verdicts, and what they are of, as `replay` gives them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 
 import msgspec
 
+from actions.audit import IncidentAt
 from actions.policy import verdict
+from actions.service import Place
 from nodewarden.logs import open_logs
 from streams.fold import Fold, Said
 from streams.replay import Outcome, drive
 from telemetry.actions import Decision
 from telemetry.archive import archive_files
-from telemetry.findings import Verdict
+from telemetry.findings import Incident, Verdict
 from telemetry.records import Arrived
 from telemetry.settings import Configuration
 from telemetry.topics import TELEMETRY
@@ -27,6 +29,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     offset   in the log of actions
     verdict  a digest
+    source   where the revision of the incident stands that it answers
     """
 
     offset: int
@@ -34,12 +37,15 @@ class Claim(msgspec.Struct, frozen=True):
     incident: str
     at: float
     verdict: bytes
+    source: Place | None
 
 
 def claim_of(decision: Decision, offset: int) -> Claim:
     """What it claims."""
     verdict = decision.verdict
-    return Claim(offset, decision.id, decision.incident, verdict.at, _digest(verdict))
+    return Claim(
+        offset, decision.id, decision.incident, verdict.at, _digest(verdict), decision.source
+    )
 
 
 class Unlike(msgspec.Struct, frozen=True):
@@ -62,16 +68,20 @@ class Ladder(msgspec.Struct):
 
 
 def audit_ladder(
-    path: Path, configuration: Configuration, claims: Sequence[Claim]
+    path: Path, configuration: Configuration, claims: Sequence[Claim], incident_at: IncidentAt
 ) -> Ladder | None:
-    """Replay the archive's telemetry, actions off, and compare; None where it has none."""
+    """Replay the archive's telemetry, actions off, and compare; None where it has none.
+
+    incident_at  the archived revision of an incident; None where the archive lacks it
+    """
     if not archive_files(path, TELEMETRY):
         return None
     given: dict[str, set[bytes]] = {claim.incident: set() for claim in claims}
     now_s, cold = _replayed(path, configuration, given)
     ladder = Ladder()
     for claim in claims:
-        result, reason = _compared(claim, given[claim.incident], now_s, cold)
+        archived = None if claim.source is None else incident_at(claim.source)
+        result, reason = _compared(claim, archived, given[claim.incident], now_s, cold)
         ladder.verdicts[result] += 1
         kept = {"differs": ladder.differing, "unchecked": ladder.unchecked}.get(result)
         if kept is not None and len(kept) < SHOWN_MAX:
@@ -82,13 +92,14 @@ def audit_ladder(
 def _replayed(
     path: Path, configuration: Configuration, given: dict[str, set[bytes]]
 ) -> tuple[float, bool]:
-    """Fill in the verdicts that replay gives; where it ended, and whether it began cold."""
+    """Fill in verdicts and revisions that replay gives; where it ended, and if it began cold."""
 
     def watch(_arrived: Arrived, said: Said, _fold: Fold) -> None:
         for incident in said.incidents:
             known = given.get(incident.id)
             if known is not None:
                 known.update(_digest(one) for one in (incident.verdict, *incident.verdicts))
+                known.add(_digest(incident))
 
     now_s, cold = 0.0, False
     for log in open_logs(path, configuration, None):
@@ -98,8 +109,11 @@ def _replayed(
     return now_s, cold
 
 
-def _compared(claim: Claim, given: set[bytes], now_s: float, cold: bool) -> tuple[str, str]:
-    if claim.verdict in given:
+def _compared(
+    claim: Claim, archived: Incident | None, given: set[bytes], now_s: float, cold: bool
+) -> tuple[str, str]:
+    is_given = claim.verdict in given
+    if is_given and (archived is None or _digest(archived) in given):
         return "equal", ""
     if claim.at > now_s:
         return "unchecked", "the archived telemetry ends before it"
@@ -107,8 +121,10 @@ def _compared(claim: Claim, given: set[bytes], now_s: float, cold: bool) -> tupl
         return "unchecked", "the archived telemetry does not begin at its beginning"
     if not given:
         return "differs", f"replay tells of no incident {claim.incident}"
+    if is_given:
+        return "differs", "replay tells this revision of the incident otherwise"
     return "differs", "replay gives this incident no such verdict"
 
 
-def _digest(one: Verdict) -> bytes:
+def _digest(one: Verdict | Incident) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(one), digest_size=16).digest()

@@ -91,8 +91,8 @@ def audit(
         first = next((line.offset for line in _lines(path, Audited())), 0)
         auditor = Auditor(places.at, whole=first == 0, settings=settings)
         _audited(path, auditor, audited)
-    if ladder:
-        audited.ladder = audit_ladder(path, configuration, claims)
+        if ladder:
+            audited.ladder = audit_ladder(path, configuration, claims, places.at)
     return audited
 
 

@@ -159,6 +159,24 @@ def test_a_verdict_that_the_ladder_never_gave_is_found(
     assert found["ladder"]["differing"][0]["reason"] == "replay gives this incident no such verdict"
 
 
+def test_an_incident_that_the_engine_told_otherwise_is_found(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a"
+    shutil.copytree(made, path)
+    shutil.rmtree(path / INCIDENTS)
+    with ArchiveWriter(path, INCIDENTS) as writer:
+        for line in read_archive(made, INCIDENTS, 0):
+            assert isinstance(line, ArchiveLine)
+            incident = msgspec.json.decode(line.value or b"", type=Incident)
+            told = msgspec.structs.replace(incident, findings=["another"])
+            writer.append(line.offset, line.timestamp_ms, msgspec.json.encode(told))
+    status, found = audited(capsys, path)
+    assert (status, found["decisions"]["differs"]) == (1, 0)
+    reason = "replay tells this revision of the incident otherwise"
+    assert found["ladder"]["differing"][0]["reason"] == reason
+
+
 def test_other_settings_show_what_they_would_have_changed(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
