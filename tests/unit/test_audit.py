@@ -118,6 +118,33 @@ def test_every_saying_comes_out_byte_for_byte_over_takeovers_and_people() -> Non
     assert states == {"approved", "waiting", "refused", "denied", "expired"}
 
 
+class Power(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("point", [
+    f"{what}.{when}" for what in ("decision", "intent", "act", "outcome")
+    for when in ("before", "after")
+])  # fmt: skip
+def test_after_a_death_at_any_point_every_saying_comes_out(point: str) -> None:
+    of = site(msgspec.structs.replace(SETTINGS, snapshot_records=4))
+    first = of.start()
+    of.tell(incident("i1"), incident("i2"))
+    first.points[point] = Power()
+    with pytest.raises(Power):
+        first.step(3)
+    second = of.start()
+    of.clock.advance(40.0)
+    at = of.clock.time_s()
+    of.facts = msgspec.structs.replace(FACTS, telemetry_at=at, measured_at=at, listing_at=at)
+    of.tell(incident("i3"), incident("i4"))
+    second.step(4)
+    found, faults = audited(of)
+    assert {"equal"} == {one.result for one in found}, [one for one in found if one.reason]
+    assert {one.incident for one in found} == {"i1", "i2", "i3", "i4"}
+    assert not faults
+
+
 def test_what_the_rails_refuse_right_before_the_act_comes_out_too() -> None:
     of = site()
     one = of.start()
