@@ -610,6 +610,7 @@ class ActSlurmSettings(Section, frozen=True, kw_only=True):
     api: Literal["commands", "rest"] = "commands"
     scontrol: str = "scontrol"  # each a name or a path
     scancel: str = "scancel"
+    sacct: str = ""  # asked how jobs ended that Slurm has forgotten; "": nobody is
     conf: str = ""  # slurm.conf, where it is not in its usual place
     output: Literal["auto", "json", "text"] = "auto"  # text: Slurm before 23.02, or without JSON
     url: str = ""  # of slurmrestd: http://host:6820, https://host or unix:/run/slurmrestd.sock
