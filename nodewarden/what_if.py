@@ -44,17 +44,31 @@ class Side:
 
 
 def under(record: Settings, rules: EngineSettings) -> Settings:
-    """The record with other rules.
+    """The record with other rules."""
+    settings = settings_under(record.settings, rules)
+    return replace(record, settings=settings, digest=settings_digest(settings))
+
+
+def settings_under(recorded: EngineSettings, rules: EngineSettings) -> EngineSettings:
+    """The rules, for a past of which these were recorded.
 
     Cluster, shard and intervals say whose past it is and how it was measured: they stay.
     """
-    recorded = record.settings
     ticks = replace(
         rules.ticks, interval_s=recorded.ticks.interval_s,
         interval_default_s=recorded.ticks.interval_default_s, beat_s=recorded.ticks.beat_s,
     )  # fmt: skip
-    settings = replace(rules, cluster=recorded.cluster, shard=recorded.shard, ticks=ticks)
-    return replace(record, settings=settings, digest=settings_digest(settings))
+    return replace(rules, cluster=recorded.cluster, shard=recorded.shard, ticks=ticks)
+
+
+def note_of_settings(found: Replayed, named: str, rules: EngineSettings) -> list[str]:
+    """Where settings were named that the log did not run with: which ones were in force."""
+    if all(settings_under(fold.settings, rules) == fold.settings for fold in found.folds):
+        return []
+    return [
+        f"the engine ran with {AS_RECORDED}, as it did then; what {named} would have said"
+        f" otherwise shows --against {named}"
+    ]
 
 
 def replay_both(

@@ -25,7 +25,13 @@ from nodewarden.progress import Bar, bar
 from nodewarden.replaying import Replayed, json_object, replay
 from nodewarden.reporting import report_of
 from nodewarden.session import Session, config_option
-from nodewarden.what_if import AS_RECORDED, compared, replay_both, what_if_object
+from nodewarden.what_if import (
+    AS_RECORDED,
+    compared,
+    note_of_settings,
+    replay_both,
+    what_if_object,
+)
 from telemetry.errors import InputError
 from telemetry.findings import Incident, Kind
 from telemetry.settings import Configuration
@@ -71,17 +77,18 @@ def command(
     asked = Asked(
         paths, session.settings(config).configuration, as_json,
         parse_time(from_text, "--from"), parse_time(to_text, "--to"), tz, truth, fail_on,
+        session.settings_path(config),
     )  # fmt: skip
     if against is None:
         return _replay(asked, report, timing)
     if report is not None or timing:
         raise click.UsageError("--against prints one table: neither --report nor --timing")
-    return _what_if(asked, session, config, against)
+    return _what_if(asked, session, against)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What both forms of the command take."""
+    """What both forms of the command take; `named` is the settings file where there is one."""
 
     paths: tuple[Path, ...]
     configuration: Configuration
@@ -91,6 +98,7 @@ class Asked:
     tz: str | None
     truth: Path | None
     fail_on: str | None
+    named: Path | None
 
     @property
     def read(self) -> str:
@@ -123,6 +131,8 @@ def _replay(asked: Asked, report: Path | None, timing: bool) -> int:
     began = time.monotonic()
     with bar() as progress:
         found = replay(asked.logs(progress), asked.from_s, asked.to_s, progress.folded)
+    if asked.named is not None:
+        found.notes += note_of_settings(found, str(asked.named), asked.configuration.engine)
     scored = asked.score(found)
     if report is not None:
         write_text(report, render(report_of(found, "Incident report", asked.read, scored)))
@@ -138,16 +148,15 @@ def _replay(asked: Asked, report: Path | None, timing: bool) -> int:
     return 1 if asked.fails(found.incidents) else 0
 
 
-def _what_if(asked: Asked, session: Session, config: Path | None, against: Path) -> int:
-    named = session.settings_path(config)
-    first = None if named is None else asked.configuration.engine
+def _what_if(asked: Asked, session: Session, against: Path) -> int:
+    first = None if asked.named is None else asked.configuration.engine
     second = session.settings(against).configuration.engine
     with bar() as progress:
         both = replay_both(
             asked.logs(progress), first, second, asked.from_s, asked.to_s, progress.folded
         )
     scores = [scored for side in both if (scored := asked.score(side)) is not None]
-    origins = (AS_RECORDED if named is None else str(named), str(against))
+    origins = (AS_RECORDED if asked.named is None else str(asked.named), str(against))
     found = compared(both, asked.read, origins, scores)
     if asked.as_json:
         sys.stdout.write(json_text(what_if_object(found, both)))

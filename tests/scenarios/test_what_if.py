@@ -81,6 +81,19 @@ def test_the_first_is_what_the_archive_recorded_and_both_sides_are_what_replay_s
     assert plain["summary"] == found["summary"]["first"]
 
 
+def test_a_replay_runs_with_what_the_archive_recorded_and_says_so_where_other_settings_are_named(
+    ecn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = settings(tmp_path, "strict", "[engine.straggler]\nslow_ratio = 1.9\n")
+    plain = what_if(capsys, ecn)
+
+    assert plain == what_if(capsys, ecn, "--config", strict)
+    assert 0 == run(["replay", str(ecn), "--config", strict], {})
+    assert f"otherwise shows --against {strict}" in capsys.readouterr().out
+    assert 0 == run(["replay", str(ecn), "--config", settings(tmp_path, "same", "")], {})
+    assert "--against" not in capsys.readouterr().out
+
+
 def test_the_same_settings_change_nothing(
     ecn: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
