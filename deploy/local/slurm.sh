@@ -102,6 +102,8 @@ settings() { # NODES
 ClusterName=local
 SlurmctldHost=$(hostname -s)(127.0.0.1)
 SlurmctldPort=$((base + 90))
+# What is left of a job is known by its id: two clusters of one machine share none.
+FirstJobId=$base
 SlurmUser=$me
 SlurmdUser=$me
 AuthType=auth/munge
