@@ -31,7 +31,7 @@ from telemetry.ports import Clock
 
 STEPS, MODES = frozenset(get_args(Doing)), frozenset(get_args(LaunchMode))
 LOOK_EVERY_S = 0.1
-ANSWER_MAX_S = 8.0  # until the launcher has begun: it looks every 2 s where no signal comes
+ANSWER_MAX_S = 15.0  # until the launcher has begun: it looks every 2 s where no signal comes
 STATUS_MAX_S = 60.0  # it is said every 10 s; the clocks of two machines differ
 Wake = Callable[[str], str]
 
@@ -101,7 +101,8 @@ class Launches:
         folder = job_directory(self._root, command.job)
         write_file(folder, ORDER_FILE, order)
         why = self._wake(command.job)
-        begun_by_s = min(until_s, self._clock.monotonic_s() + ANSWER_MAX_S)
+        answer_s = min(ANSWER_MAX_S, self._wait_s / 2.0)
+        begun_by_s = min(until_s, self._clock.monotonic_s() + answer_s)
         found = self._awaited(command, begun_by_s, over=False)
         if found is None:
             return self._withdrawn(command, folder, why)

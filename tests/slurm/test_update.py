@@ -23,7 +23,7 @@ from tests.slurm.cluster import Slurm
 from tests.slurm.launched import Launched
 
 pytestmark = pytest.mark.slurm
-DEADLINE_S = 90.0
+DEADLINE_S = 180.0
 
 
 class Acting(Site):
@@ -65,8 +65,13 @@ class Acting(Site):
             if len(ended) >= recoveries:
                 self.instance.step()
                 return ended[-1]
-            assert time.monotonic() < until_s, (self.records()[-3:], self.launched.tell())
+            assert time.monotonic() < until_s, self._told()
             time.sleep(0.05)
+
+    def _told(self) -> str:
+        """How things stand, for a test that fails."""
+        told = [str(one) for one in self.records()[-4:]]
+        return "\n".join([*told, str(self.launched.status()), self.launched.tell()])
 
     def update(self) -> Update:
         """The newest saying of the newest one."""
