@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from telemetry.settings import Configuration
 from telemetry.topics import TELEMETRY
 
 SHOWN_MAX = 1_000
+EVERY = 2_000  # records between two looks at the progress bar
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -68,16 +69,18 @@ class Ladder(msgspec.Struct):
 
 
 def audit_ladder(
-    path: Path, configuration: Configuration, claims: Sequence[Claim], incident_at: IncidentAt
-) -> Ladder | None:
+    path: Path, configuration: Configuration, claims: Sequence[Claim], incident_at: IncidentAt,
+    tick: Callable[[float], None],
+) -> Ladder | None:  # fmt: skip
     """Replay the archive's telemetry, actions off, and compare; None where it has none.
 
     incident_at  the archived revision of an incident; None where the archive lacks it
+    tick         is told the log's time
     """
     if not archive_files(path, TELEMETRY):
         return None
     given: dict[str, set[bytes]] = {claim.incident: set() for claim in claims}
-    now_s, cold = _replayed(path, configuration, given)
+    now_s, cold = _replayed(path, configuration, given, tick)
     ladder = Ladder()
     for claim in claims:
         archived = None if claim.source is None else incident_at(claim.source)
@@ -90,11 +93,14 @@ def audit_ladder(
 
 
 def _replayed(
-    path: Path, configuration: Configuration, given: dict[str, set[bytes]]
-) -> tuple[float, bool]:
+    path: Path, configuration: Configuration, given: dict[str, set[bytes]],
+    tick: Callable[[float], None],
+) -> tuple[float, bool]:  # fmt: skip
     """Fill in verdicts and revisions that replay gives; where it ended, and if it began cold."""
 
-    def watch(_arrived: Arrived, said: Said, _fold: Fold) -> None:
+    def watch(_arrived: Arrived, said: Said, fold: Fold) -> None:
+        if fold.counters.records % EVERY == 0:
+            tick(fold.now)
         for incident in said.incidents:
             known = given.get(incident.id)
             if known is not None:

@@ -12,6 +12,7 @@ from actions.audit import Auditor, Checked
 from actions.ledger_log import decode
 from nodewarden.audited_incidents import Incidents, incidents
 from nodewarden.audited_verdicts import Claim, Ladder, audit_ladder, claim_of
+from nodewarden.progress import Bar
 from telemetry.actions import ActRules, Decision, Request
 from telemetry.archive import Torn, archive_files, read_archive
 from telemetry.archive_line import ArchiveLine
@@ -68,8 +69,9 @@ class Audited(msgspec.Struct):
 
 
 def audit(
-    path: Path, configuration: Configuration, settings: ActSettings | None, *, ladder: bool
-) -> Audited:
+    path: Path, configuration: Configuration, settings: ActSettings | None, *, ladder: bool,
+    progress: Bar,
+) -> Audited:  # fmt: skip
     """Make every decision of an archive again.
 
     settings  decide by these instead of those that stand in the log
@@ -82,17 +84,20 @@ def audit(
     audited = Audited()
     claims: list[Claim] = []
     with incidents() as places:
+        progress.doing("reading actions")
         for line in _lines(path, audited):
             if isinstance(decision := decode(line.value), Decision):
                 _wanted(decision, places)
                 if ladder and decision.revision == 0 and decision.incident:
                     claims.append(claim_of(decision, line.offset))
+        progress.doing("reading incidents")
         audited.torn += places.read(path)
         first = next((line.offset for line in _lines(path, Audited())), 0)
         auditor = Auditor(places.at, whole=first == 0, settings=settings)
+        progress.doing("deciding again")
         _audited(path, auditor, audited)
         if ladder:
-            audited.ladder = audit_ladder(path, configuration, claims, places.at)
+            audited.ladder = audit_ladder(path, configuration, claims, places.at, progress.folded)
     return audited
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from nodewarden.auditing import Audited, audit
 from nodewarden.commands.replay import json_text
+from nodewarden.progress import bar
 from nodewarden.session import Session, config_option
 
 SHOWN_MAX = 20  # on a terminal; --json has more
@@ -38,7 +39,8 @@ def command(
     """
     configuration = session.settings(config).configuration
     settings = None if against is None else session.settings(against).configuration.act
-    found = audit(path, configuration, settings, ladder=ladder)
+    with bar() as progress:
+        found = audit(path, configuration, settings, ladder=ladder, progress=progress)
     if as_json:
         said: dict[str, Any] = {"clean": found.is_clean, **msgspec.to_builtins(found)}
         sys.stdout.write(json_text(said))
