@@ -51,7 +51,10 @@ def slurm(settings: ActSettings, clock: Clock) -> SlurmExecutor:
     time = CallTime(clock, settings.call_timeout_s, of_slurm.timeout_s)
     commands: SlurmCommands | None = None
     if of_slurm.api == "commands" or of_slurm.rest_lacks == "commands":
-        for key, program in (("scontrol", of_slurm.scontrol), ("scancel", of_slurm.scancel)):
+        named = {"scontrol": of_slurm.scontrol, "scancel": of_slurm.scancel}
+        if of_slurm.sacct:
+            named["sacct"] = of_slurm.sacct
+        for key, program in named.items():
             if shutil.which(program, path=ENVIRONMENT["PATH"]) is None:
                 raise SettingsError(f"act.slurm.{key}: no program {program}; give its path")
         commands = SlurmCommands(of_slurm, clock, time.left_s)

@@ -22,6 +22,7 @@ from actions.executors.slurm_port import (
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 from telemetry.settings import ActSlurmSettings
+from telemetry.slurm_words import job_state
 from telemetry.tools import ENVIRONMENT, Ran, Tools
 
 SAID_MAX = 200
@@ -78,7 +79,7 @@ class SlurmCommands:
                 found = slurm_json.job(done.printed, " ".join(words), name)
                 if found is not None:
                     return found
-        return self._job_text(name)
+        return self._job_text(name) or self._accounted(name)
 
     def _nodes_json(self, names: Sequence[str]) -> dict[str, NodeSeen] | None:
         words = [self._settings.scontrol, "show", "node", ",".join(names), "--json"]
@@ -112,6 +113,20 @@ class SlurmCommands:
         if found is None:
             raise SourceUnavailable(f"{' '.join(words)}: prints no job")
         return found
+
+    def _accounted(self, name: str) -> JobSeen | None:
+        """How a job ended that slurmctld has forgotten; None where accounting does not say it."""
+        if not self._settings.sacct:
+            return None
+        done = self._ran([
+            self._settings.sacct, "--noheader", "--parsable2", "--allocations", f"--jobs={name}",
+            "--format=State",
+        ])  # fmt: skip
+        lines = done.printed.decode("utf-8", "replace").split("\n")[:-1]
+        if done.status != 0 or not lines:
+            return None
+        state = job_state([lines[-1]])  # of several runs the last
+        return JobSeen(id=name, state=state) if state.ended else None
 
     def _asked(self, words: Sequence[str]) -> Ran | None:
         """None where this Slurm has no JSON: it is not asked again."""

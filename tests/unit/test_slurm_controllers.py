@@ -149,7 +149,7 @@ def test_i6_any_text_is_read_or_refused(text: str) -> None:
 
 # -- commands
 
-Script = Callable[[str], SlurmCommands]
+Script = Callable[..., SlurmCommands]
 
 
 @pytest.fixture
@@ -209,6 +209,25 @@ def test_a_job_is_gone_only_where_slurm_says_so(scripted: Script) -> None:
         scripted(empty + "exit 0").job("9")
     with pytest.raises(SourceUnavailable):
         scripted(empty + 'echo "Unable to contact slurm controller" >&2; exit 1').job("9")
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [("COMPLETED\n", "COMPLETED"), ("NODE_FAIL\nCANCELLED by 1000\n", "CANCELLED"), ("", None),
+     ("RUNNING\n", None), ("DANCING\n", None), ("COMPLE", None)],
+)  # fmt: skip
+def test_accounting_says_how_a_forgotten_job_ended(
+    scripted: Script, tmp_path: Path, said: str, state: str | None
+) -> None:
+    sacct = tmp_path / "sacct"
+    sacct.write_text(f"#!/bin/sh\necho \"$*\" >>{tmp_path}/calls\nprintf '%s' '{said}'\n")
+    sacct.chmod(0o755)
+    gone = 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'
+    found = scripted(gone, output="text", sacct=str(sacct)).job("9")
+    assert state == (None if found is None else found.state.word)
+    assert "--jobs=9 --format=State" in calls(tmp_path)[-1]
+    sacct.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2; exit 1\n")
+    assert scripted(gone, output="text", sacct=str(sacct)).job("9") is None
 
 
 @pytest.mark.parametrize(
