@@ -17,8 +17,9 @@ from actions.executors.mpirun_run import HOST_FILE, MpirunJob
 from nodewarden.clock import SystemClock
 from telemetry.actions import Outcome, Preconditions
 from telemetry.errors import SettingsError, SourceUnavailable
-from telemetry.settings import ActMpirunSettings
+from telemetry.settings import ActMpirunSettings, ActSettings, RecoverySettings
 from telemetry.tools import Tools
+from tests.acting import Site, incident
 from tests.commands import command
 
 CLOCK = SystemClock()
@@ -257,3 +258,33 @@ def test_open_mpi_reads_the_hostfile(tmp_path: Path, make: Callable[..., Running
     assert "done" == done.status, (done.reason, (running.directory / "output.log").read_text())
     awaited(lambda: {name.split(".")[0] for name in os.listdir(running.said)} == {"0", "1"})
     assert "done" == running.does("restart", step="stop").status
+
+
+def test_a_bad_node_is_replaced_state_by_state(make: Callable[..., Running]) -> None:
+    running = make()
+    running.does("restart")
+    awaited(lambda: running.ranks() == {"0.n1", "1.n2"})
+    settings = ActSettings(
+        dry_run=False, first_observe_s=0.0, executor="mpirun", mpirun=running.settings,
+        recovery=RecoverySettings(look_s=0.1),
+    )  # fmt: skip
+    site = Site(settings)
+    site.clock = CLOCK  # type: ignore[assignment]
+    site.world = running.executor  # type: ignore[assignment]
+    story = incident("a", action="isolate_and_restart", job="llm")
+    verdict = msgspec.structs.replace(story.verdict, targets=["n1"])
+    site.tell(msgspec.structs.replace(story, verdict=verdict, verdicts=[verdict]))
+    instance = site.start()
+
+    def over() -> bool:
+        instance.step()
+        return any(
+            one.state in ("running", "escalated") for one in instance.ledger.recoveries.values()
+        )
+
+    awaited(over)
+    (recovery,) = instance.ledger.recoveries.values()
+    assert ("running", "in_place") == (recovery.state, recovery.mode), recovery
+    assert ["n3 slots=8", "n2 slots=8"] == running.hosts()
+    awaited(lambda: running.ranks() == {"0.n3", "1.n2"})
+    assert "out" == running.state().states["n1"]

@@ -10,11 +10,14 @@ import pytest
 
 from actions.executors.webhook import WebhookExecutor, check_webhook
 from actions.notify.calls import Answer, Call, NoAnswer
+from actions.notify.http import UrllibHttp
+from actions.notify.settings import ReceiverSettings
 from telemetry.actions import Preconditions
 from telemetry.errors import SettingsError
 from telemetry.settings import ActWebhookSettings
 from telemetry.testing import ManualClock
 from tests.commands import command
+from tests.paging_endpoint import Endpoint
 
 SETTINGS = ActWebhookSettings(url="https://ops.example/nodewarden", key="k" * 16)
 
@@ -95,3 +98,25 @@ def test_a_webhook_without_a_key_or_a_url_stops_the_start() -> None:
         check_webhook(ActWebhookSettings(url="https://ops.example/", key="abc"))
     assert "abc" not in str(caught.value)
     check_webhook(SETTINGS)
+
+
+def test_over_a_real_connection_it_is_posted_once_whatever_is_answered() -> None:
+    endpoint = Endpoint()
+    try:
+        for answer, status in ((202, "done"), (307, "failed"), (500, "unknown"), (409, "failed")):
+            endpoint.answers.append((answer, {"Location": endpoint.url}))
+            done = over(endpoint.url).execute(command("isolate", "n1"))
+            assert status == done.status, answer
+        assert "c1" == endpoint.heard.get(timeout=10.0)["id"]
+        assert endpoint.heard.empty()  # no redirect was followed, nothing posted again
+        slow = over(f"{endpoint.url}/hang").execute(command("isolate", "n1"))
+        assert ("unknown", True) == (slow.status, "timeout" in slow.reason)
+    finally:
+        endpoint.close()
+    assert "unknown" == over(endpoint.url).execute(command("isolate", "n1")).status
+
+
+def over(url: str) -> WebhookExecutor:
+    settings = ActWebhookSettings(url=url, key="k" * 16, timeout_s=0.5)
+    connection = ReceiverSettings(kind="webhook", timeout_s=settings.timeout_s)
+    return WebhookExecutor(settings, UrllibHttp("webhook", connection, "act"), ManualClock())
