@@ -144,7 +144,7 @@ class Instance:
     def __init__(self, site: Site) -> None:
         self._site = site
         self.fenced = False
-        self.points: dict[str, BaseException | float] = {}
+        self.points: dict[str, BaseException | float | Callable[[], None]] = {}
         self.desk, self.metrics = Desk(), ActMetrics()
         self.ledger: Ledger = rebuild(site.log.reader(), 20_000, 100_000).ledger
         view = SiteView(lambda: site.facts or Facts())
@@ -190,5 +190,7 @@ class Instance:
         what = self.points.pop(name, None)
         if isinstance(what, BaseException):
             raise what
-        if what is not None:
+        if callable(what):
+            what()
+        elif what is not None:
             self._site.clock.advance(what)

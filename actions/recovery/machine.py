@@ -178,6 +178,8 @@ def _looked(recovery: Recovery, seen: Look, settings: RecoverySettings, now_s: f
         return recovery, None  # its call is under way, or whoever made it is left alone for a while
     if not recovery.stopped and recovery.state in ("suspect", "stopping") and seen.over:
         return _left(recovery, "over", seen.over, now_s), None
+    if not recovery.stopped and recovery.state == "stopping" and seen.ended:
+        return _left(recovery, "over", seen.ended, now_s), None
     moved = _read_back(recovery, seen, now_s) if recovery.command else _idle(recovery, seen, now_s)
     if moved is not recovery:
         return moved, None
@@ -187,7 +189,7 @@ def _looked(recovery: Recovery, seen: Look, settings: RecoverySettings, now_s: f
         return _left(recovery, "timed_out", why, now_s), None
     if recovery.command or not _may_order(recovery, seen, settings, now_s):
         return recovery, None
-    return _ordered(recovery, settings, now_s)
+    return _ordered(recovery, now_s, most_s)
 
 
 def _read_back(recovery: Recovery, seen: Look, now_s: float) -> Recovery:
@@ -218,6 +220,8 @@ def _idle(recovery: Recovery, seen: Look, now_s: float) -> Recovery:
             return _left(recovery, "over", ended, now_s)
         trigger = _trigger(recovery, seen)
         return _left(recovery, "triggered", trigger, now_s) if trigger else recovery
+    if recovery.state == "stopping" and seen.ended:  # the run that runs now is not the one meant
+        return _left(recovery, "over", seen.ended, now_s)
     swaps = recovery.mode == "replacement" and bool(recovery.targets)
     if recovery.state == "replacing" and not swaps:
         return _left(recovery, "needless", f"not needed for {recovery.mode}", now_s)
@@ -232,7 +236,7 @@ def _trigger(recovery: Recovery, seen: Look) -> str:
         return ""
     if seen.exited:
         return "a process of the job exited"
-    if seen.stands_still:
+    if seen.stands_still and seen.progresses is not True:
         return "the job's communication timed out"
     if seen.pending or _lacks(recovery, seen):
         return ""
@@ -286,12 +290,11 @@ def _may_order(
     return recovery.tries == 0 or now_s - recovery.at >= settings.look_s * 2.0**recovery.tries
 
 
-def _ordered(recovery: Recovery, settings: RecoverySettings, now_s: float) -> Next:
+def _ordered(recovery: Recovery, now_s: float, most_s: float) -> Next:
     wanted = ROWS[recovery.state].step
     assert wanted, recovery
     name = command_id(recovery.id, wanted, recovery.attempt)
-    expires_at = recovery.since + limit_s(recovery, settings)
-    order = Order(wanted, recovery.mode, recovery.attempt, expires_at)
+    order = Order(wanted, recovery.mode, recovery.attempt, recovery.since + most_s)
     return _changed(recovery, now_s, command=name), order
 
 

@@ -11,7 +11,7 @@ import pytest
 from actions.ports import JobFacts
 from actions.recovery import picture
 from nodewarden.commands.show import _events
-from telemetry.actions import Command, Outcome, Recovery, command_id
+from telemetry.actions import Command, Decision, Outcome, Recovery, command_id
 from tests.acting import asked
 from tests.recovering import JOB, REAL, TARGET, Cluster, broken
 
@@ -398,7 +398,118 @@ def test_h4_of_two_faulty_nodes_of_a_job_both_go_and_it_is_restarted_once() -> N
     assert site.world.applied["restart"] == 1
 
 
+def test_a_job_that_moved_away_from_the_target_by_itself_is_left_alone() -> None:
+    site = Cluster()
+    site.tell(broken(when="at_checkpoint"))
+    site.start()
+    site.run_for(10.0)
+    site.world.job_nodes = ["node-x", "node-y"]
+    site.run_for(10.0)
+    (recovery,) = site.recoveries()
+    assert (recovery.state, recovery.stopped) == ("running", False)
+    assert recovery.reason == "the job no longer runs on any of the targets"
+
+
+@pytest.mark.parametrize("how", ["merged", "no longer says it"])
+def test_h1_a_retry_that_the_ladder_no_longer_wants_stops_nothing(how: str) -> None:
+    site = Cluster()
+    story = broken(action="restart", when="at_checkpoint")
+    site.tell(story)
+    site.start()
+    site.run_for(10.0)
+    later = msgspec.structs.replace(story.verdict, action="page", at=story.verdict.at + 1.0)
+    site.tell(msgspec.structs.replace(story, rev=1, **(
+        {"merged_into": "b"} if how == "merged" else {"verdicts": [story.verdict, later]}
+    )))  # fmt: skip
+    site.run_for(10.0)
+    (recovery,) = site.recoveries()
+    assert (recovery.state, recovery.stopped) == ("running", False)
+    assert how in recovery.reason
+    assert site.steps() == []
+
+
+def test_a_job_that_somebody_restarts_between_intent_and_stop_is_left_alone() -> None:
+    site = Cluster()
+    site.tell(broken())
+    one = site.start()
+    one.points["stopping.intent.after"] = lambda: setattr(site.world, "run", 1)
+    one.step(3)
+    site.run_for(20.0)
+    (recovery,) = site.recoveries()
+    assert (recovery.state, recovery.stopped) == ("running", False)
+    assert "somebody else restarted the job" in recovery.reason
+    refused = [o for o in site.records() if isinstance(o, Outcome) and o.status == "refused"]
+    assert ["job 7 runs attempt 1 instead of 0"] == [o.reason for o in refused]
+    assert site.world.applied["stop"] == 0
+
+
 # -- people, and what a check says
+
+
+def test_rails_that_say_no_hold_the_stop_and_let_it_go_on_when_they_pass() -> None:
+    site = Cluster()
+    says = ["fresh telemetry: 90 s old"]
+
+    def rails(decision: Decision, *_rest: object) -> Decision:
+        begun = decision.expires_at is None
+        if not (begun and says):
+            return decision
+        return msgspec.structs.replace(decision, state="refused", reason=says[0])
+
+    site.recheck = rails
+    site.tell(broken(when="at_checkpoint"))
+    site.start()
+    site.run_for(20.0)
+    assert site.steps() == []
+    says.clear()
+    site.run_for(20.0)
+    assert site.steps() == ["drain"]
+    says.append("breaker: it is open")
+    site.job = lambda job: msgspec.structs.replace(FACTS, checkpoint_at=site.clock.time_s())
+    site.start()
+    site.run_for(20.0)
+    assert site.steps() == ["drain"]
+    says.clear()
+    site.run_for(20.0)
+    assert [one.state for one in site.recoveries()] == ["running"]
+
+
+def test_rails_that_go_on_saying_no_are_a_person_s_with_their_reason() -> None:
+    site = Cluster()
+
+    def rails(decision: Decision, *_rest: object) -> Decision:
+        if decision.expires_at is not None:
+            return decision
+        return msgspec.structs.replace(decision, state="refused", reason="breaker: it is open")
+
+    site.recheck = rails
+    site.tell(broken())
+    site.start()
+    site.run_for(REAL.recovery.now_s + 10.0)
+    assert [one.state for one in site.recoveries()] == ["escalated"]
+    assert "breaker: it is open" in site.pages.pages()[0]
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_h3_a_call_of_a_dead_instance_that_nobody_can_look_at_is_not_called_undone(
+    back: bool,
+) -> None:
+    site = Cluster()
+    site.tell(broken())
+    first = site.start()
+    first.points["stopping.act.after"] = Power()
+    with pytest.raises(Power):
+        first.step(3)
+    site.world.away = True
+    site.start()
+    site.run_for(60.0)
+    assert len([one for one in site.records() if isinstance(one, Outcome)]) == 1
+    site.world.away = not back
+    site.run_for(300.0)
+    assert [one.state for one in site.recoveries()] == ["running" if back else "escalated"]
+    assert site.world.applied["stop"] == 1
+    last = [one.status for one in site.records() if isinstance(one, Outcome)]
+    assert last == (["done"] * 4 if back else ["done", "unknown"])
 
 
 def test_a_pause_holds_it_between_two_steps_and_a_resume_lets_it_go_on() -> None:
