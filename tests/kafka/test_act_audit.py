@@ -151,7 +151,7 @@ def test_every_decision_of_an_archive_is_made_again_over_a_kill_and_a_snapshot(
         )
         first.start()
         first.wait_active()
-        with LiveCluster(broker, 26.0, ["xid79@n004+5", "xid79@n001+16"]):
+        with LiveCluster(broker, 18.0, ["xid79@n004+4", "xid79@n001+12"]):
             wait_for(decided(broker, 1))
             assert first.kill() == -signal.SIGKILL
             with second:
