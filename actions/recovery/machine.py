@@ -178,8 +178,6 @@ def _looked(recovery: Recovery, seen: Look, settings: RecoverySettings, now_s: f
         return recovery, None  # its call is under way, or whoever made it is left alone for a while
     if not recovery.stopped and recovery.state in ("suspect", "stopping") and seen.over:
         return _left(recovery, "over", seen.over, now_s), None
-    if not recovery.stopped and recovery.state == "stopping" and seen.ended:
-        return _left(recovery, "over", seen.ended, now_s), None
     moved = _read_back(recovery, seen, now_s) if recovery.command else _idle(recovery, seen, now_s)
     if moved is not recovery:
         return moved, None

@@ -417,7 +417,7 @@ def test_h1_a_retry_that_the_ladder_no_longer_wants_stops_nothing(how: str) -> N
     site.tell(story)
     site.start()
     site.run_for(10.0)
-    later = msgspec.structs.replace(story.verdict, action="page", at=story.verdict.at + 1.0)
+    later = msgspec.structs.replace(story.verdict, action="none", at=story.verdict.at + 1.0)
     site.tell(msgspec.structs.replace(story, rev=1, **(
         {"merged_into": "b"} if how == "merged" else {"verdicts": [story.verdict, later]}
     )))  # fmt: skip
