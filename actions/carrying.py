@@ -146,7 +146,7 @@ class Carrying:
         return found, Look(
             over=no_more, objection=objection, paused=self._ledger.paused,
             busy=self._is_busy(recovery), pending=facts.pending,
-            ended=ended(recovery, seen) or self._restarted_meanwhile(recovery),
+            ended=self._ended(recovery, seen),
             exited=exited(seen), runs=runs(seen),
             stands_still=stands_still(recovery.job, incidents.values(), facts),
             checkpoint_at=facts.checkpoint_at, progresses=facts.progresses,
@@ -174,14 +174,25 @@ class Carrying:
             if recovery.job
         )
 
+    def _ended(self, recovery: Recovery, found: Preconditions) -> str:
+        """Why it needs no restart of ours; with versions to run that no restart took along so far,
+        others' restarts are none of ours.
+        """
+        update = self._ledger.versions.pending(recovery.job) if recovery.job else None
+        if update is not None and update.decision == recovery.id:
+            return ended(msgspec.structs.replace(recovery, run=None), found)
+        return ended(recovery, found) or self._restarted_meanwhile(recovery)
+
     def _restarted_meanwhile(self, recovery: Recovery) -> str:
-        """Where no node has to go, any restart of the job is as good as ours."""
-        if recovery.targets or not recovery.job:
+        """Where no node has to go, any restart of the job since the verdict is as good as ours."""
+        decision = self._ledger.decisions.get(recovery.id)
+        if recovery.targets or not recovery.job or decision is None:
             return ""
+        since_s = min(decision.verdict.at, recovery.began_at)
         others = [
             one for one in self._ledger.recoveries.values()
-            if one.job == recovery.job and one.state == "running" and one.stopped
-            and one.since >= recovery.began_at
+            if one.job == recovery.job and one.id != recovery.id and one.state == "running"
+            and one.stopped and one.since >= since_s
         ]  # fmt: skip
         return "another recovery restarted the job meanwhile" if others else ""
 

@@ -69,7 +69,10 @@ def _taken_out(ledger: Ledger, dry_run: bool, since_s: float) -> Iterator[tuple[
             yield decision, decision.at
             continue
         found = [ledger.outcomes.get(one.id) for one in drains]
-        undone = all(one is not None and one.status in ("failed", "refused") for one in found)
+        # Of several nodes some may have gone before one failed: then all of them count.
+        undone = len(decision.verdict.targets) == 1 and all(
+            one is not None and one.status in ("failed", "refused") for one in found
+        )
         if not undone and (dry_run or not drains[-1].dry_run):
             yield decision, drains[-1].intent_at
 

@@ -263,11 +263,21 @@ class Ledger:
             self.positions[partition] = max(self.positions.get(partition, 0), offset)
 
     def _make_room(self) -> None:
-        """Where there are too many the oldest goes, at once: so it follows from the log alone."""
-        if len(self.decisions) >= self.entries_max:
-            oldest = next((one for one in self.decisions if not self._is_open(one)), None)
-            if oldest is not None:
-                self.drop(oldest)
+        """Where there are too many the oldest goes, at once: so it follows from the log alone.
+
+        First one that came to nothing: budgets go by what was done, however much is said since.
+        """
+        if len(self.decisions) < self.entries_max:
+            return
+        over = (one for one in self.decisions if not self._is_open(one))
+        of_nothing = (
+            name for name, one in self.decisions.items()
+            if name not in self.commands and name not in self.recoveries
+            and one.state not in ("waiting", "approved")
+        )  # fmt: skip
+        oldest = next(of_nothing, None) or next(over, None)
+        if oldest is not None:
+            self.drop(oldest)
 
     def _request(self, said: Request) -> None:
         self.requests[said.id] = said

@@ -72,11 +72,11 @@ def held(ledger: Ledger) -> dict[str, Command]:
     """Nodes that we drained, and nobody was known to give back since: by what command."""
     out: dict[str, Command] = {}
     for command, outcome in ledger.done_commands():
-        if command.dry_run or outcome.status != "done":
-            continue
         recovery = ledger.recoveries.get(command.decision)
-        if recovery is not None and not recovery.out:
-            continue  # the scheduler said so, and nobody has seen it yet
+        # Of a recovery it was seen, whatever the call said; else what it said has to do.
+        is_so = outcome.status == "done" if recovery is None else recovery.out
+        if command.dry_run or not is_so:
+            continue
         for node in command.targets:
             if command.action == "release" or command.step == "undrain":
                 out.pop(node, None)

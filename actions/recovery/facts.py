@@ -41,13 +41,18 @@ def given_back(recovery: Recovery, released: Mapping[str, float]) -> str:
 def ended(recovery: Recovery, found: Preconditions) -> str:
     """Why the job needs no restart of ours; "" where nobody knows of a reason.
 
-    A job that failed still does: its exit is the trigger.
+    A job that failed still does: its exit is the trigger. One that we stopped does until it runs
+    again: that it ended was us.
     """
     state = _word(found.job_state)
+    if recovery.stopped and state not in RUNNING:
+        return ""
     if state in ENDED:
         return f"the job ended by itself: {state}"
     if recovery.run is not None and found.attempt is not None and found.attempt != recovery.run:
         return f"somebody else restarted the job: run {found.attempt} instead of {recovery.run}"
+    if recovery.stopped:  # within its allocation: only its launcher knows
+        return ""
     if state in RUNNING and found.job_nodes and recovery.targets \
             and not set(found.job_nodes) & set(recovery.targets):  # fmt: skip
         return "the job no longer runs on any of the targets"

@@ -97,7 +97,8 @@ _TABLE = (
         (
             Edge("done", "cleaning", "the job is stopped"),
             Edge("over", "running",
-                 "the incident is over, or a person gave a node back: nothing was stopped"),
+                 "the incident is over, a person gave a node back, or the job ended or runs again "
+                 "by itself: no other run is stopped"),
             _next_mode("refused", "the mode is not supported here"),
             _next_mode("failed", "stopping failed for certain"),
             _page("unreadable", "nobody can tell whether it is stopped"),
