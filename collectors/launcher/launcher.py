@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
 
 from collectors.launcher.layout import Layout
@@ -42,6 +42,7 @@ SAY_EVERY_S = 10.0
 START_MAX_S = 120.0
 CLEAN_MAX_S = 60.0
 GONE_MAX_S = 5.0  # beyond the ranks' own grace
+LOST_MAX_S = 2.0  # beyond the others, for a node that is to go: most likely it does not answer
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -132,14 +133,20 @@ class Launcher:
             ", ".join(f"{part.node}: exit {part.code}" for part in failed[:8]) or "nothing failed"
         )
 
-    def _end(self, parts: Sequence[Part], phase: Phase) -> str:
-        """End these; what could not be ended in an orderly way, "" where all was."""
+    def _end(self, parts: Sequence[Part], phase: Phase, going: Collection[str] = ()) -> str:
+        """End these; what could not be ended in an orderly way, "" where all was.
+
+        going  nodes that get no process any more: they are not waited for as long
+        """
         self._say("stopping")
         self._parts.refresh(parts)
         self._parts.end(parts)
-        if not self._until(parts, "ended", self._options.grace_s + GONE_MAX_S):
+        staying = [part for part in parts if part.node not in going]
+        whole = self._until(staying, "ended", self._options.grace_s + GONE_MAX_S)
+        if not self._until(parts, "ended", LOST_MAX_S) or not whole:
             self._parts.end(parts, kill=True)
-            self._until(parts, "ended", GONE_MAX_S)
+            self._until(staying, "ended", GONE_MAX_S)
+            self._until(parts, "ended", LOST_MAX_S)
         silent = self._parts.abandon(parts)
         self._until(parts, "ended", GONE_MAX_S)
         self._say(phase)
@@ -226,7 +233,7 @@ class Launcher:
         assert isinstance(layout, Layout), "asked in _objection"
         if order.do == "clean":
             return self._cleaned([(layout.nodes[rank], rank) for rank in ranks])
-        left = self._end([self._running[rank] for rank in ranks], "stopped")
+        left = self._end([self._running[rank] for rank in ranks], "stopped", order.exclude)
         if order.do == "stop":
             self._held_since_s = self._clock.monotonic_s()
             return "done", f"{len(ranks)} parts ended" + (f"; {left}" if left else "")

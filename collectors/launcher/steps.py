@@ -9,7 +9,7 @@ from typing import Protocol
 
 from telemetry.errors import SourceUnavailable
 
-CALL_MAX_S = 20.0
+ASKING_MAX = 4  # calls of scancel that a dead node holds up
 # The batch step's own numbers: srun would take them for its options.
 NOT_PASSED = frozenset({
     "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE",
@@ -59,6 +59,7 @@ class SlurmSteps:
     ) -> None:  # fmt: skip
         self._job, self._options = job, list(options)
         self._srun, self._scancel = srun, scancel
+        self._asking: list[subprocess.Popen[bytes]] = []
         self._environ = {name: said for name, said in environ.items() if name not in NOT_PASSED}
 
     def start(self, node: str, words: Sequence[str]) -> Started:
@@ -77,22 +78,31 @@ class SlurmSteps:
             raise SourceUnavailable(f"{self._srun}: {error.strerror}") from error
 
     def end(self, numbers: Sequence[int], *, kill: bool) -> None:
-        """SIGTERM or SIGKILL to all processes of the steps. Raises SourceUnavailable.
+        """SIGTERM or SIGKILL to all processes of the steps, not waited for: it asks each node, and
+        one that is dead would hold up the others. Raises SourceUnavailable.
 
         Its exit status says nothing: 22.05 signals the step and still ends with "Invalid job id".
         Whether it had an effect is seen by the steps that end.
         """
+        self._reap()
         if not numbers:
             return
         steps = [f"{self._job}.{number}" for number in numbers]
         command = [self._scancel, "--quiet", f"--signal={'KILL' if kill else 'TERM'}", *steps]
         try:
-            subprocess.run(  # noqa: S603
+            asking = subprocess.Popen(  # noqa: S603
                 command, env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, timeout=CALL_MAX_S, check=False,
+                stderr=subprocess.DEVNULL,
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SourceUnavailable(f"{self._scancel}: {error}") from error
+        except OSError as error:
+            raise SourceUnavailable(f"{self._scancel}: {error.strerror}") from error
+        self._asking.append(asking)
+
+    def _reap(self) -> None:
+        """Those that are done; of the others the newest few stay."""
+        self._asking = [one for one in self._asking if one.poll() is None]
+        for one in self._asking[:-ASKING_MAX]:
+            one.kill()
 
 
 class LocalSteps:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -215,6 +218,32 @@ def test_act_drains_the_node_and_restarts_the_job_in_its_allocation(
     assert ("RUNNING", "0", "node[1-4]") == job_of(slurm, launched.job)
     drained = slurm.run("sinfo", "-h", "-N", "-n", "node2", "-o", "%T %E")
     assert drained.startswith("draining nodewarden:"), drained
+
+
+def test_a_node_that_does_not_answer_holds_nobody_up(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path)
+    status = launched.running()
+    part = next(one for one in status.parts if one.node == "node2")
+    frozen = {int((slurm.directory / "slurmd2.pid").read_text()), *part.pids}
+    for pid in part.pids:
+        frozen |= {parent(pid), parent(parent(pid))}  # the part, and Slurm's process of its step
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        stopped = launched.ordered("stop", "in_place", "node2")
+        assert ("done", True) == (stopped.status, "nothing was heard from node2" in stopped.reason)
+        done = launched.ordered("restart", "in_place", "node2")
+        assert "done" == done.status, (done.reason, launched.tell())
+        assert ["node1", "node4", "node3"] == nodes(launched)
+    finally:
+        for pid in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    launched.running(2)  # what was frozen is ended when it wakes
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_job_without_a_launcher_refuses_and_the_requeue_is_next(
