@@ -97,10 +97,15 @@ def signature(key: str, timestamp: str, body: bytes) -> str:
 
 def _came_of(answer: Answer | NoAnswer) -> tuple[OutcomeStatus, str]:
     match answer:
-        case NoAnswer(reason="tls"):
+        case NoAnswer(reason="tls", may_be_sent=False):
             return "failed", "no TLS connection: nothing was sent"
         case NoAnswer(reason=reason):
             return "unknown", f"no answer ({reason}): it may have been carried out"
+        case Answer(status=status, whole=False) if 200 <= status < 300:
+            return (
+                "unknown",
+                f"status {status}, and the answer broke off: what it says is not known",
+            )
         case Answer(status=status, body=body) if 200 <= status < 300:
             said = _said(body)
             return said.status, said.reason[:REASON_MAX] or f"taken with status {status}"

@@ -29,18 +29,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; `retry_after_s` where the server asked for it."""
+    """What came back; `retry_after_s` where the server asked for it.
+
+    whole  its body did not break off, and was not too long
+    """
 
     status: int
     body: bytes = b""
     retry_after_s: float | None = None
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """None came."""
+    """None came; `may_be_sent`: a connection by TLS that broke may have done so after the call."""
 
     reason: Literal["timeout", "connect", "tls"]
+    may_be_sent: bool = False
 
 
 class Http(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
+import time
 
 import urllib3
 from urllib3.exceptions import (
@@ -31,6 +33,7 @@ class UrllibHttp:
 
     def __init__(self, name: str, settings: ReceiverSettings, table: str = "receivers") -> None:
         """Raises SettingsError, naming `table`, where CA file or proxy cannot be used."""
+        self._timeout_s = settings.timeout_s
         timeout = urllib3.Timeout(total=settings.timeout_s)
         try:
             if settings.proxy_url:
@@ -50,18 +53,20 @@ class UrllibHttp:
 
     def post(self, call: Call) -> Answer | NoAnswer:
         """Any status is an answer."""
+        until_s = time.monotonic() + self._timeout_s
         try:
             response = self._pool.request(
                 "POST", call.url, body=call.body, headers=dict(call.headers), retries=False,
                 redirect=False, preload_content=False,
             )  # fmt: skip
             try:
-                body = response.read1(ANSWER_MAX_BYTES) or b""
-                return Answer(response.status, body, _retry_after_s(response.headers))
+                body, whole = _body(response, until_s)
+                return Answer(response.status, body, _retry_after_s(response.headers), whole)
             finally:
                 response.close()
-        except SSLError:
-            return NoAnswer("tls")
+        except SSLError as error:
+            checked = any(isinstance(one, ssl.SSLCertVerificationError) for one in error.args)
+            return NoAnswer("tls", may_be_sent=not checked)
         except (NewConnectionError, ProxyError):  # a kind of time-out to urllib3, none to people
             return NoAnswer("connect")
         except (ConnectTimeoutError, ReadTimeoutError, TimedOut, TimeoutError):
@@ -72,6 +77,18 @@ class UrllibHttp:
     def close(self) -> None:
         """Leave the connections."""
         self._pool.clear()
+
+
+def _body(response: urllib3.BaseHTTPResponse, until_s: float) -> tuple[bytes, bool]:
+    """What came of it in time, and whether that is all: its status stands in any case."""
+    body = b""
+    with contextlib.suppress(HTTPError, OSError):
+        while len(body) <= ANSWER_MAX_BYTES and time.monotonic() < until_s:
+            piece = response.read1(ANSWER_MAX_BYTES + 1)
+            if not piece:
+                return body, True
+            body += piece
+    return body[:ANSWER_MAX_BYTES], False
 
 
 def _retry_after_s(headers: urllib3.HTTPHeaderDict) -> float | None:

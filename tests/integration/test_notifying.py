@@ -78,5 +78,7 @@ def test_one_call_is_one_call(endpoint: Endpoint) -> None:
     assert [a.retry_after_s for a in found if isinstance(a, Answer)] == [None, 42.0, *[None] * 3]
     assert http.post(Call(f"{endpoint.url}/hang", {}, b"{}")) == NoAnswer("timeout")
     secure = endpoint.url.replace("http://", "https://")
-    assert http.post(Call(secure, {}, b"{}")) in (NoAnswer("tls"), NoAnswer("connect"))
+    refused = http.post(Call(secure, {}, b"{}"))
+    assert isinstance(refused, NoAnswer)
+    assert refused.reason in ("tls", "connect")
     http.close()

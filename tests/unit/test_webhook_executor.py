@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
+import socket
+import threading
+import time
 
 import pytest
 
@@ -114,6 +118,42 @@ def test_over_a_real_connection_it_is_posted_once_whatever_is_answered() -> None
     finally:
         endpoint.close()
     assert "unknown" == over(endpoint.url).execute(command("isolate", "n1")).status
+
+
+@pytest.mark.parametrize(
+    ("pieces", "length", "status"),
+    [
+        ((b'{"status": ', b'"failed"}'), 20, "failed"),
+        ((b'{"status": ',), 20, "unknown"),
+        ((b'{"status": "done", "reason": "', b"x" * 70_000, b'"}'), 70_032, "unknown"),
+        ((), 0, "done"),
+    ],
+)
+def test_an_answer_in_pieces_is_read_whole_and_one_that_breaks_off_says_nothing(
+    pieces: tuple[bytes, ...], length: int, status: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answers() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):  # nobody reads the rest of what is long
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length)
+                for piece in pieces:
+                    time.sleep(0.05)
+                    connection.sendall(piece)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        done = over(url).execute(command("isolate", "n1"))
+        thread.join()
+    assert status == done.status
+
+
+def test_a_tls_connection_that_breaks_may_have_done_so_after_the_call() -> None:
+    broke = WebhookExecutor(SETTINGS, Once(NoAnswer("tls", may_be_sent=True)), ManualClock())
+    assert "unknown" == broke.execute(command("isolate", "n1")).status
 
 
 def over(url: str) -> WebhookExecutor:
