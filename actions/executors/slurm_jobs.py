@@ -24,6 +24,7 @@ from telemetry.ports import Clock
 
 LOOKS_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between looks at what was changed
 BEGIN_LOOK_S, BEGIN_MAX_S = 0.5, 8.0  # Slurm writes its two minutes when the last run is cleaned
+_OWN_END = frozenset({"COMPLETED", "CANCELLED", "TIMEOUT", "DEADLINE"})
 Resubmit = Callable[[str, Sequence[str]], str]
 
 
@@ -76,6 +77,9 @@ class SlurmJobs:
         """End the run that was meant, and no later one."""
         before, meant = self.seen(command.job), command.preconditions.attempt
         name = command.job
+        why = "" if before is None else _ended_by_itself(before)
+        if why:
+            return Did("refused", f"job {name} {why}")
         if before is None or before.is_over:
             return Did("done", f"job {name} {_how(before)}: it runs nowhere")
         if not before.is_known:
@@ -88,6 +92,8 @@ class SlurmJobs:
         if bound:
             return Did("refused", f"job {name} asks for {', '.join(bound)} itself")
         why = _no_requeue(before)
+        if before.is_batch is False:
+            return Did("refused", f"job {name} {why}")
         if why and self._resubmit is None:
             return Did("refused", f"job {name} {why}, and act.slurm.resubmit is not set")
         what: JobChange = "cancel" if why else "requeue_hold"
@@ -161,6 +167,9 @@ class SlurmJobs:
     def _submitted_again(self, name: str, job: JobSeen | None, excluded: Sequence[str]) -> Did:
         if self._resubmit is None:
             return Did("failed", f"job {name} {_how(job)}, and act.slurm.resubmit is not set")
+        why = "" if job is not None and job.state.word == "CANCELLED" else _ended_by_itself(job)
+        if why:  # cancelled it was by us
+            return Did("failed", f"job {name} {why}")
         try:
             said = self._resubmit(name, excluded)
         except SourceUnavailable as error:
@@ -208,6 +217,14 @@ def _leaves_out(job: JobSeen, excluded: Sequence[str]) -> bool:
     if set(excluded) & set(job.nodes):
         return False
     return job.runs or set(excluded) <= set(job.excluded)
+
+
+def _ended_by_itself(job: JobSeen | None) -> str:
+    """Why it is not ours to start it again; "" where it may be. How it ended must be known."""
+    if job is None:
+        return "is not there, and nobody says how it ended"
+    own = job.is_over and job.state.word in _OWN_END
+    return f"is {job.state.word}: it ended by itself" if own else ""
 
 
 def _no_requeue(job: JobSeen) -> str:

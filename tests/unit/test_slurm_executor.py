@@ -463,3 +463,26 @@ def test_i8_nothing_on_a_node_gives_slurm_commands() -> None:
     ]
     assert 10 < len(places)
     assert [] == [path for path in places if changes.search(path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("how", ["", "COMPLETED", "TIMEOUT", "CANCELLED"])
+def test_a_job_that_ended_by_itself_or_nobody_knows_how_is_not_submitted_again(how: str) -> None:
+    slurm, asked = FakeSlurm(), list[str]()
+    if how:
+        slurm.run("7", state=job_state([how]), may_requeue=False)
+
+    def again(job: str, excluded: Sequence[str]) -> str:
+        asked.append(job)
+        return "8"
+
+    done = executor(slurm, again).execute(RESTART)
+    assert done.status in ("refused", "failed")
+    assert [] == asked
+
+
+def test_an_interactive_job_is_not_cancelled_for_nobody_can_start_it_again() -> None:
+    slurm = FakeSlurm()
+    slurm.run("7", "n2", is_batch=False)
+    done = executor(slurm, lambda _job, _excluded: "8").execute(RESTART)
+    assert "refused" == done.status
+    assert "cancel 7" not in slurm.calls
