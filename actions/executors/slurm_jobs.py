@@ -23,7 +23,7 @@ from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 
 LOOKS_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between looks at what was changed
-BEGIN_LOOK_S, BEGIN_MAX_S = 0.5, 8.0  # Slurm writes its two minutes when the last run is cleaned
+BEGIN_LOOK_S, BEGIN_MAX_S = 0.3, 3.0  # others wait for the service meanwhile
 _OWN_END = frozenset({"COMPLETED", "CANCELLED", "TIMEOUT", "DEADLINE"})
 Resubmit = Callable[[str, Sequence[str]], str]
 

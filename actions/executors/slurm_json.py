@@ -5,6 +5,7 @@ An answer of another shape, or one that says itself that something is wrong, is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -63,6 +64,7 @@ class _Job(msgspec.Struct, frozen=True):
     job_state: str | list[str]
     array_job_id: _Counted = None
     array_task_id: _Counted = None
+    array_task_string: str | None = None
     restart_cnt: _Counted = None
     nodes: str | None = None
     requeue: bool | None = None
@@ -109,7 +111,7 @@ def job(body: bytes, asked: str, name: str) -> JobSeen | None:
         raise SourceUnavailable(f"{asked}: the answer holds no list of jobs")
     if not found:
         return None
-    rows = [row for row in found if name in _names(row)]
+    rows = [row for row in found if _is_named(row, name)]
     if len(rows) != 1 or (len(found) > 1 and "_" not in name):
         why = f"{len(found)} jobs, and {len(rows)} of them {name}"
         raise SourceUnavailable(f"{asked}: the answer holds {why}")
@@ -153,12 +155,29 @@ def hosts(text: str | None, asked: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _names(row: _Job) -> set[str]:
-    names = {str(row.job_id)}
+def _is_named(row: _Job, name: str) -> bool:
     array, task = _count(row.array_job_id), _count(row.array_task_id)
-    if array and task is not None:
-        names.add(f"{array}_{task}")
-    return names
+    tasks = (row.array_task_string or "") if task is None else str(task)
+    return name == str(row.job_id) or (bool(array) and is_task(name, str(array), tasks))
+
+
+_TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+
+
+def is_task(name: str, array: str, tasks: str) -> bool:
+    """Whether a record of these tasks of the array, "1", or "3-9:2,12%4" of those that still wait
+    together, is about the task `name`.
+    """
+    of, _, number = name.partition("_")
+    if of != array or not number:
+        return False
+    for text in tasks.partition("%")[0].split(","):
+        hit = _TASKS.fullmatch(text)
+        if hit is not None:
+            first, last, step = int(hit[1]), int(hit[2] or hit[1]), max(int(hit[3] or 1), 1)
+            if first <= int(number) <= last and (int(number) - first) % step == 0:
+                return True
+    return False
 
 
 def _words(said: str | Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC
 
-from actions.executors.slurm_json import hosts
+from actions.executors.slurm_json import hosts, is_task
 from actions.executors.slurm_port import JobSeen, NodeSeen
 from telemetry.errors import SourceUnavailable
 from telemetry.slurm_words import job_state, local_time, node_state, reason
@@ -38,7 +38,7 @@ def job(text: str, asked: str, name: str) -> JobSeen | None:
     found = list(_records(text, "JobId"))
     if not found:
         return None
-    rows = [row for row in found if name in _names(row)]
+    rows = [row for row in found if _is_named(row, name)]
     if len(rows) != 1 or (len(found) > 1 and "_" not in name):
         why = f"{len(found)} jobs, and {len(rows)} of them {name}"
         raise SourceUnavailable(f"{asked}: the answer holds {why}")
@@ -95,11 +95,9 @@ def _fields(line: str) -> Iterator[tuple[str, str]]:
         yield key[1], line[key.end() : end].strip()
 
 
-def _names(row: Fields) -> set[str]:
-    names = {row.get("JobId", "")}
-    if row.get("ArrayJobId") and row.get("ArrayTaskId"):
-        names.add(f"{row['ArrayJobId']}_{row['ArrayTaskId']}")
-    return names - {""}
+def _is_named(row: Fields, name: str) -> bool:
+    array, tasks = row.get("ArrayJobId", ""), row.get("ArrayTaskId", "")
+    return name == row.get("JobId") or is_task(name, array, tasks)
 
 
 def _wanted(row: Fields, key: str, asked: str) -> str:

@@ -147,6 +147,21 @@ def test_i6_any_text_is_read_or_refused(text: str) -> None:
             read()
 
 
+@pytest.mark.parametrize(
+    ("tasks", "known"),
+    [("1", [1]), ("1-3", [1, 2, 3]), ("1-9:4,12%2", [1, 5, 9, 12]), ("", []), ("x", []),
+     ("1-9:0", list(range(1, 10)))],
+)  # fmt: skip
+def test_tasks_that_wait_together_are_each_found(tasks: str, known: list[int]) -> None:
+    assert known == [n for n in range(20) if slurm_json.is_task(f"3_{n}", "3", tasks)]
+    assert not slurm_json.is_task("4_1", "3", tasks)
+    assert not slurm_json.is_task("3", "3", tasks)
+    text = slurm_text.job(JOB_TEXT.replace("TaskId=1", "TaskId=1-9%2"), "scontrol", "3_7")
+    assert text is not None
+    waiting = {**JOB_JSON, "array_task_id": None, "array_task_string": "1-9%2"}
+    assert slurm_json.job(document(jobs=[waiting]), "GET", "3_7") is not None
+
+
 # -- commands
 
 Script = Callable[..., SlurmCommands]
