@@ -27,7 +27,13 @@ PREFIX = "NODEWARDEN_"
 CONFIG_VARIABLE = "NODEWARDEN_CONFIG"
 TRACE_VARIABLE = "NODEWARDEN_TRACE"
 
-_NO_KEYS = frozenset({CONFIG_VARIABLE, TRACE_VARIABLE})
+_NO_KEYS = frozenset({
+    CONFIG_VARIABLE, TRACE_VARIABLE,
+    # What processes of a job find in their environment, and commands that are run beside them.
+    "NODEWARDEN_LAUNCH_DIR", "NODEWARDEN_JOB", "NODEWARDEN_GENERATION", "NODEWARDEN_NODES",
+    "NODEWARDEN_CODE_VERSION", "NODEWARDEN_CONFIG_VERSION", "NODEWARDEN_RANK_OF",
+    "NODEWARDEN_KEEP", "NODEWARDEN_MPIRUN", "NODEWARDEN_STEP_SOCKET", "NODEWARDEN_JOBS_DIR",
+})  # fmt: skip
 # What Kubernetes puts into every container beside a Service called nodewarden or nodewarden-x.
 _SERVICE_LINK = re.compile(r"_(SERVICE_(HOST|PORT)\w*|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)")
 

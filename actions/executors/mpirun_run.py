@@ -103,7 +103,7 @@ class MpirunJob:
         self.keep(state)
         environ = {**os.environ, MARK: self._mark(state.attempt)}
         for kind, version in state.versions.items():
-            environ[f"NODEWARDEN_{kind.upper()}"] = version
+            environ[f"NODEWARDEN_{kind.upper()}_VERSION"] = version
         with (self.directory / OUTPUT_FILE).open("ab") as output:
             self._child = subprocess.Popen(  # noqa: S603 - the site's own words
                 list(words), env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output,

@@ -154,7 +154,7 @@ def ranked(
     }  # fmt: skip
     for variable, version in (("CODE", options.code), ("CONFIG", options.config)):
         if version:
-            said[f"NODEWARDEN_{variable}"] = version
+            said[f"NODEWARDEN_{variable}_VERSION"] = version
     placed = {
         "{node_rank}": options.node_rank, "{nodes}": options.nodes, "{master}": options.master,
         "{master_port}": options.master_port, "{generation}": options.generation,

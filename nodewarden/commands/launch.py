@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import click
+import msgspec
 
 from collectors.launcher.launcher import Launcher
 from collectors.launcher.parts import LaunchOptions
@@ -15,7 +18,7 @@ from nodewarden.session import Session
 from telemetry.errors import InputError, SettingsError
 from telemetry.hostlist import expand
 from telemetry.launch_files import job_directory
-from telemetry.launching import Versions
+from telemetry.launching import VERSION_PATTERN, VersionKind, Versions
 
 DIR_VARIABLE = "NODEWARDEN_LAUNCH_DIR"
 
@@ -83,10 +86,12 @@ def _job(environ: Mapping[str, str]) -> str:
 
 
 def _versions(environ: Mapping[str, str]) -> Versions:
-    """What the batch script was given: the first start runs it."""
-    found: Versions = {}
-    if code := environ.get("NODEWARDEN_CODE"):
-        found["code"] = code
-    if config := environ.get("NODEWARDEN_CONFIG"):
-        found["config"] = config
-    return found
+    """What the batch script was given: the first start runs it. Raises SettingsError."""
+    found: dict[str, str] = {}
+    for kind in get_args(VersionKind):
+        variable = f"NODEWARDEN_{kind.upper()}_VERSION"
+        if said := environ.get(variable):
+            found[kind] = said
+            if re.fullmatch(VERSION_PATTERN, said) is None:
+                raise SettingsError(f"{variable}: {said[:80]!r} names no version")
+    return msgspec.convert(found, Versions)

@@ -52,7 +52,7 @@ if STUBBORN == 'daemon' and os.environ['RANK'] == '0' and os.fork() == 0:
     time.sleep(600)
 name = f"{os.environ['RANK']}.{os.getpid()}"
 path = pathlib.Path(sys.argv[1]) / ("." + name)
-path.write_text(os.environ.get('NODEWARDEN_CODE', '') + os.environ['WORLD_SIZE'])
+path.write_text(os.environ.get('NODEWARDEN_CODE_VERSION', '') + os.environ['WORLD_SIZE'])
 path.rename(pathlib.Path(sys.argv[1]) / name)
 if STUBBORN == 'fails' and os.environ['RANK'] == '3':
     sys.exit(9)
@@ -310,6 +310,17 @@ def test_versions_outlive_a_launcher_that_was_ended_from_outside(
     assert {"code": "v3"} == read_file(folder, VERSIONS_FILE, dict[str, str])
     assert "names no" not in launched.launches.leave_versions(launched.job, {"code": "v4"})
     assert "old versions" in launched.launches.leave_versions(launched.job, {"code": "$(id)"})
+
+
+def test_told_twice_it_ends_at_once(make: Callable[..., Launched]) -> None:
+    launched = make(kind="stubborn", grace_s=60.0)
+    launched.running()
+    launched.process.terminate()
+    awaited(lambda: launched.phase() == "stopping", launched.tell)
+    launched.process.terminate()
+    assert 128 + signal.SIGTERM == launched.process.wait(30.0)
+    assert "Traceback" not in launched.tell()
+    awaited(lambda: launched.pids() == {})  # a rank does not outlive its part
 
 
 # -- cleaning

@@ -29,7 +29,7 @@ import os, pathlib, subprocess, sys
 hosts = [line.split()[0] for line in open(sys.argv[1]) if line.strip()]
 rank = (
     "import os, sys, time;"
-    " open(sys.argv[1], 'w').write(os.environ.get('NODEWARDEN_CODE', ''));"
+    " open(sys.argv[1], 'w').write(os.environ.get('NODEWARDEN_CODE_VERSION', ''));"
     " time.sleep(600)"
 )
 places = [f"{sys.argv[2]}/{number}.{host}.{os.getpid()}" for number, host in enumerate(hosts)]

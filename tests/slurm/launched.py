@@ -25,7 +25,7 @@ RANK = """
 import os, pathlib, sys, time
 place = pathlib.Path(sys.argv[1])
 name = f"{os.environ['RANK']}.{os.getpid()}"
-(place / ("." + name)).write_text(os.environ.get("NODEWARDEN_CODE", ""))
+(place / ("." + name)).write_text(os.environ.get("NODEWARDEN_CODE_VERSION", ""))
 (place / ("." + name)).rename(place / name)
 time.sleep(600)
 """

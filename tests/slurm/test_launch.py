@@ -273,3 +273,14 @@ def test_outside_of_a_job_it_says_so() -> None:
     )  # fmt: skip
     assert (2, "") == (done.returncode, done.stdout)
     assert "SLURM_JOB_ID: none; start it in a batch script of Slurm" in done.stderr
+
+
+def test_a_version_that_is_none_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nodewarden", "launch", f"--dir={tmp_path}", "--", "true"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60.0,
+        env={"PATH": PLAIN_PATH, "PYTHONPATH": str(ROOT), "SLURM_JOB_ID": "7",
+             "SLURM_JOB_NODELIST": "n[1-2]", "NODEWARDEN_CODE_VERSION": "$(id)"},
+    )  # fmt: skip
+    said = "nodewarden: NODEWARDEN_CODE_VERSION: '$(id)' names no version\n"
+    assert (2, "", said) == (done.returncode, done.stdout, done.stderr)

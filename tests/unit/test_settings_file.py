@@ -263,3 +263,11 @@ def test_all_values_are_shown_and_say_whence(tmp_path: Path) -> None:
     assert "window_s = 120.0  # NODEWARDEN_ENGINE__ZSCORE__WINDOW_S" in text
     loaded = load(file, {"NODEWARDEN_ENGINE__ZSCORE__WINDOW_S": "120"})
     assert tomllib.loads(text) == json.loads(msgspec.json.encode(loaded.configuration))
+
+
+def test_what_a_job_s_processes_find_in_their_environment_is_no_key() -> None:
+    environ = {
+        "NODEWARDEN_LAUNCH_DIR": "/shared/jobs", "NODEWARDEN_JOB": "7", "NODEWARDEN_NODES": "8",
+        "NODEWARDEN_CODE_VERSION": "v1", "NODEWARDEN_STEP_SOCKET": "/run/x",
+    }  # fmt: skip
+    assert load(None, environ).configuration == Configuration()
