@@ -60,7 +60,11 @@ class Launches:
         if self._root is None:
             return None
         try:
-            return read_file(job_directory(self._root, job), STATUS_FILE, LaunchStatus)
+            folder = job_directory(self._root, job)
+        except InputError:  # no job of a launcher has such a name
+            return None
+        try:
+            return read_file(folder, STATUS_FILE, LaunchStatus)
         except InputError as error:
             raise SourceUnavailable(str(error)) from error
 

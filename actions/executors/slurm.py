@@ -70,8 +70,8 @@ class SlurmExecutor:
         """See the port. May ask Slurm once more: an exclusion is no part of `now`."""
         self._time.begin()
         steps = _steps(command)
-        if not steps:
-            return False
+        if not steps or (_OF_JOBS & set(steps) and JOB_ID.fullmatch(command.job) is None):
+            return False  # nor will it be: carrying it out refuses it with the reason
         found = self._jobs.seen(command.job) if _OF_JOBS & set(steps) else None
         answers = [self._is_so(step, command, now, found) for step in steps]
         if None in answers:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actions.executors.launch import Launches
 from actions.executors.slurm_reason import REASON_MAX, Owned, owned, written
-from telemetry.actions import Preconditions
+from actions.executors.with_launcher import WithLauncher
+from telemetry.actions import CommandStep, Preconditions, RestartMode
 from telemetry.errors import SourceUnavailable
 from telemetry.slurm_words import job_state
+from telemetry.testing import ManualClock
 from tests.slurm_fake import BOOT_S, FakeSlurm, command, executor
 
 ROOT = Path(__file__).parents[2]
@@ -486,3 +490,18 @@ def test_an_interactive_job_is_not_cancelled_for_nobody_can_start_it_again() -> 
     done = executor(slurm, lambda _job, _excluded: "8").execute(RESTART)
     assert "refused" == done.status
     assert "cancel 7" not in slurm.calls
+
+
+@pytest.mark.parametrize("job", ["llm-70b", "", "0", "7\n", "-1", "7+0"])
+@pytest.mark.parametrize("step", ["", "stop", "clean", "restart"])
+@pytest.mark.parametrize("mode", [None, "in_place", "requeue"])
+def test_a_job_that_is_none_of_slurms_is_refused_and_ends_nobody(
+    job: str, step: CommandStep | Literal[""], mode: RestartMode | None
+) -> None:
+    slurm, clock = FakeSlurm(), ManualClock()
+    launches = Launches(Path("/nonexistent"), lambda _job: "", clock, 1.0)
+    for does in (executor(slurm), WithLauncher(executor(slurm), launches, clock)):
+        one = command("restart", job=job, step=step, mode=mode)
+        assert does.achieved(one, does.observe([], job)) is False
+        assert "refused" == does.execute(one).status
+    assert [] == slurm.calls
