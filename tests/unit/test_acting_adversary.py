@@ -151,11 +151,25 @@ def test_a_drain_that_is_ordered_late_behind_another_recovery_has_not_expired() 
     site = Cluster()
     site.world.starts_in_s = 400.0
     site.tell(broken())
-    site.start()
+    one = site.start()
     site.run_for(10.0)
     site.tell(broken("b"))
-    site.world.away = True
-    site.run_for(10.0)
-    site.world.away = False
+    one.points["begin.pass.after"] = 150.0
     site.run_for(20.0)
     assert site.world.applied["drain"] == 2
+
+
+def test_an_update_that_failed_with_another_restart_does_not_restart_the_job_again() -> None:
+    site = Cluster()
+    site.world.behaves["stop"] = ["hangs"]
+    site.world.behaves["restart"] = ["dies"]
+    site.tell(broken())
+    one = site.start()
+    site.run_for(6.0)
+    assert [one.state for one in site.recoveries()] == ["stopping"]
+    question = msgspec.structs.replace(asked("update", JOB), versions={"code": "v2"}, urgent=True)
+    one.ask(question)
+    site.run_for(1_200.0, 5.0)
+    (update,) = {one.id: one for one in site.records() if isinstance(one, Update)}.values()
+    assert "failed" == update.state
+    assert 1 == site.world.applied["stop"]
