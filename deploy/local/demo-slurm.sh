@@ -5,11 +5,12 @@
 #
 #   demo-slurm.sh       runs it, some two minutes
 #
-# PORT          of the broker (default 19392; its controller takes PORT + 1, the services PORT + 10 on)
-# NODEWARDEN    the command (default .venv/bin/nodewarden)
-# KEEP=1        leaves logs and settings, and says where
+# PORT              of the broker (default 19392; its controller takes PORT + 1, the services PORT + 10 on)
+# SLURM_BASE_PORT   of Slurm's nodes; the controller takes 90 above (default 17400)
+# NODEWARDEN        the command (default .venv/bin/nodewarden)
+# KEEP=1            leaves logs and settings, and says where
 #
-# Exit: 0 done, 1 something does not run, 2 usage, 3 Slurm, Java or Maven is missing.
+# Exit: 0 done, 1 something does not run, 2 usage, 3 Slurm, Java or Maven is missing, 130 Ctrl-C.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly here PORT="${PORT:-19392}" KEEP="${KEEP:-}"
@@ -125,26 +126,32 @@ lose_a_gpu() { # NODE
         "$(($(cut -d. -f1 /proc/uptime) * 1000000))" "'<unknown>'" "<unknown>" >"$dir/$1.kmsg"
 }
 
-end() { # NAME
-    running "$1" || return 0
-    local pid try
-    pid="$(cat "$dir/$1.pid")"
-    kill -TERM "$pid" 2>/dev/null || true
-    for ((try = 0; try < STOP_MAX_S * 10; try++)); do
-        running "$1" || return 0
-        sleep 0.1
+end() { # NAMES...: all are told first, then waited for
+    local name try
+    for name in "$@"; do
+        ! running "$name" || kill -TERM "$(cat "$dir/$name.pid")" 2>/dev/null || true
     done
-    kill -KILL "$pid" 2>/dev/null || true
+    for name in "$@"; do
+        for ((try = 0; try < STOP_MAX_S * 10; try++)); do
+            running "$name" || continue 2
+            sleep 0.1
+        done
+        kill -KILL "$(cat "$dir/$name.pid")" 2>/dev/null || true
+    done
 }
 
 down() {
-    local status=$? name
-    trap - EXIT INT TERM
-    for name in "${started[@]}"; do end "$name"; done
+    local status=$?
+    trap - EXIT
+    # Whoever presses Ctrl-C again must not cut this short, nor what it calls: all would run on. The
+    # terminal may be gone by now.
+    trap '' HUP INT PIPE TERM
+    [ "$status" = 0 ] || echo "demo-slurm.sh: everything is taken down, some ten seconds" >&2 || true
+    end ${started[@]+"${started[@]}"}
     [ ! -d "$dir/kafka" ] || "$here/kafka.sh" stop "$dir/kafka" >/dev/null 2>&1 || true
     [ ! -d "$dir/slurm" ] || "$here/slurm.sh" stop "$dir/slurm" >/dev/null 2>&1 || true
     if [ -n "$KEEP" ] || [ "$status" != 0 ]; then
-        echo "logs and settings are in $dir"
+        echo "logs and settings are in $dir" || true
     else
         rm -rf "$dir"
     fi
@@ -156,7 +163,9 @@ down() {
 "$here/slurm.sh" install || exit $?
 dir="$(mktemp -d "${TMPDIR:-/tmp}/demo-slurm.XXXXXX")"
 trap down EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
+trap 'exit 141' PIPE
 trap 'exit 143' TERM
 
 say "a Slurm cluster of $NODES nodes, and a Kafka broker"

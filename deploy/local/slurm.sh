@@ -43,6 +43,7 @@ install() {
     [ "$(id -u)" = 0 ] || fail 3 "$(missing) is missing; as root: apt-get install slurm-wlm slurmrestd munge"
     local log
     log="$(mktemp)"
+    echo "slurm.sh: $(missing) is missing; apt-get installs slurm-wlm, slurmrestd and munge" >&2
     # The packages must not start services of their own: what runs here is ours. The plugin for
     # tokens is among what they recommend.
     if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq \
@@ -151,6 +152,8 @@ start() { # NODES
     # Each step's socket is $dir/spool/NODE/NODE_JOB.STEP, and a socket's name has 107 characters;
     # with a longer one nodes look idle and no job starts.
     [ "${#dir}" -le "$DIR_MAX" ] || fail 2 "$dir: ${#dir} characters, at most $DIR_MAX"
+    ! (exec 3<>"/dev/tcp/127.0.0.1/$((base + 90))") 2>/dev/null ||
+        fail 1 "port $((base + 90)) is taken: another cluster runs, or set SLURM_BASE_PORT"
     mkdir -p "$dir"/{state,spool,log,munge}
     chmod 0711 "$dir/munge"
     key "$dir/munge.key" 128
