@@ -27,7 +27,7 @@ def command(session: Session, job: str, as_json: bool, config: Path | None) -> N
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
         return
-    click.echo("\n".join(_lines(job, found)))
+    click.echo("\n".join(_printable(line) for line in _lines(job, found)))
 
 
 def _lines(job: str, found: dict[str, Any]) -> list[str]:
@@ -45,3 +45,7 @@ def _lines(job: str, found: dict[str, Any]) -> list[str]:
 
 def _named(versions: dict[str, str]) -> str:
     return ", ".join(f"{kind} {version}" for kind, version in sorted(versions.items()))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -54,6 +54,12 @@ def test_what_runs_and_what_is_to_run_is_shown(line: Line) -> None:
     assert ({"code": "v1"}, {"code": "v2", "config": "c1"}) == (found["running"], found["next"])
 
 
+def test_what_somebody_noted_moves_no_cursor_of_who_looks(line: Line) -> None:
+    line("update", "4711", "--code", "v2", "--note", "\x1b[2Jgone\nall is well")
+    _, said = line("versions", "4711")
+    assert "by otto ( [2Jgone all is well)" in said
+
+
 def test_what_is_wrong_is_one_line_and_changes_nothing(line: Line) -> None:
     assert 2 == line("update", "4711")[0]
     assert 2 == line("update", "4711", "--code", "v1", "--urgent", "--running")[0]
