@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -36,6 +36,8 @@ _NO_KEYS = frozenset({
 })  # fmt: skip
 # What Kubernetes puts into every container beside a Service called nodewarden or nodewarden-x.
 _SERVICE_LINK = re.compile(r"_(SERVICE_(HOST|PORT)\w*|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)")
+_NO_CHOICE = "Invalid enum value "  # as msgspec says it, and the next one too
+_NO_MATCH = "matching regex"
 
 Path_ = tuple[str, ...]
 
@@ -139,12 +141,29 @@ def _converted(value: object, kind: Any, where: str, *, strict: bool) -> object:
     except (msgspec.ValidationError, OverflowError) as error:
         if _is_secret(kind):
             raise SettingsError(f"{where}: expected {_wanted(kind)}") from None
-        wanted = str(error).partition(", got ")[0].partition(" - at ")[0].replace("`", "")
-        said = wanted[:1].lower() + wanted[1:]
-        raise SettingsError(f"{where}: {said} instead of {_shortened(value)}") from error
+        raise SettingsError(f"{where}: {_said(str(error), value, kind)}") from error
     if any(not math.isfinite(number) for number in _floats(found)):
         raise SettingsError(f"{where}: expected a finite number instead of {_shortened(value)}")
     return found
+
+
+def _said(error: str, value: object, kind: Any) -> str:
+    """What is wrong with the value, in one line, from what msgspec says of it."""
+    said = error.partition(", got ")[0].partition(" - at ")[0].replace("`", "")
+    if said.startswith(_NO_CHOICE) and (choices := list(_choices(kind))):
+        return f"{said.removeprefix(_NO_CHOICE)} is none of {', '.join(choices)}"
+    if _NO_MATCH in said:
+        said = f"expected {_wanted(kind)}"
+    return f"{said[:1].lower()}{said[1:]} instead of {_shortened(value)}"
+
+
+def _choices(kind: object) -> Iterator[str]:
+    """The words that a setting may be, also where they are within a list or a table."""
+    for inner in get_args(kind):
+        if isinstance(inner, str):
+            yield inner or '""'
+        else:
+            yield from _choices(inner)
 
 
 def _table(section: Section, above: Path_, origins: Mapping[str, str]) -> Iterator[str]:
@@ -227,14 +246,15 @@ def _is_secret(kind: object) -> bool:
 
 
 def _wanted(kind: object) -> str:
-    """What a secret has to be."""
+    """What a secret, or a text that follows a pattern, has to be."""
     said = [(meta.extra or {}).get("wanted") for meta in _metas(kind)]
     return next((str(one) for one in said if one), "text in quotes")
 
 
 def _metas(kind: object) -> list[msgspec.Meta]:
-    if _is_table(kind):
-        kind = getattr(kind, "__args__", (None, None))[1]
+    if _is_table(kind) or _is_list(kind):
+        within = [inner for inner in get_args(kind) if inner is not Ellipsis]
+        kind = within[-1] if within else None
     metas: tuple[object, ...] = getattr(kind, "__metadata__", ())
     return [meta for meta in metas if isinstance(meta, msgspec.Meta)]
 

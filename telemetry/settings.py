@@ -15,7 +15,9 @@ Positive = Annotated[float, Meta(gt=0.0)]
 NotNegative = Annotated[float, Meta(ge=0.0)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, Meta(ge=1)]
-XidPair = Annotated[str, Meta(pattern=r"^\d{1,5}:\d{1,5}$")]
+XidPair = Annotated[
+    str, Meta(pattern=r"^\d{1,5}:\d{1,5}$", extra={"wanted": "two Xids, as 162:163"})
+]
 
 ActMode = Literal["observe", "approve", "auto"]
 TokenLine = Annotated[
@@ -548,7 +550,13 @@ class SyslogSettings(Section, frozen=True, kw_only=True):
 
 
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)"
-WindowLine = Annotated[str, Meta(pattern=rf"^{_TIME}/{_TIME}( \S+)?$")]
+WindowLine = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_TIME}/{_TIME}( \S+)?$",
+        extra={"wanted": "SINCE/UNTIL NODES, times in ISO 8601 with a zone"},
+    ),
+]
 
 
 class RailSettings(Section, frozen=True, kw_only=True):

@@ -149,6 +149,15 @@ def test_lists_and_tables_in_variables() -> None:
          "settings: history_shards: 'history' is not among shards ['main']"),
         ("history_shards = ['old']",
          "nodewarden.toml: history_shards: 'old' is not among shards ['main', 'history']"),
+        ("[act]\nexecutor = 'slrum'",
+         "nodewarden.toml: act.executor: 'slrum' is none of "
+         '"", slurm, mpirun, webhook, command'),
+        ("[act.rails.mode]\nisolate = 'ask'",
+         "nodewarden.toml: act.rails.mode: 'ask' is none of observe, approve, auto"),
+        ("[act.recovery]\nmodes = ['requeu']", "nodewarden.toml: act.recovery.modes: "
+         "'requeu' is none of partial, in_place, replacement, requeue"),
+        ("[act.rails]\nmaintenance = ['tonight']", "nodewarden.toml: act.rails.maintenance: "
+         "expected SINCE/UNTIL NODES, times in ISO 8601 with a zone instead of ['tonight']"),
         ("timezone = 'Mars/Olympus'",
          "nodewarden.toml: timezone: 'Mars/Olympus' is no time zone"),
         ("timezone = '../../etc/passwd'",
