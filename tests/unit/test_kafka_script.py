@@ -42,7 +42,9 @@ def test_a_usage_error_says_the_usage(tmp_path: Path, arguments: tuple[str, ...]
     status, said = run(tmp_path, *arguments)
 
     assert 2 == status
-    assert said.startswith("kafka.sh: usage: kafka.sh install | start DIR [PORT] [--secure] | ")
+    assert said.startswith(
+        "kafka.sh: usage: kafka.sh install | start DIR [PORT] [--secure | --certificates] | "
+    )
 
 
 def test_without_a_broker_its_status_is_1(tmp_path: Path) -> None:
