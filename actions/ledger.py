@@ -269,15 +269,17 @@ class Ledger:
         """
         if len(self.decisions) < self.entries_max:
             return
-        over = (one for one in self.decisions if not self._is_open(one))
-        of_nothing = (
-            name for name, one in self.decisions.items()
-            if name not in self.commands and name not in self.recoveries
-            and one.state not in ("waiting", "approved")
-        )  # fmt: skip
-        oldest = next(of_nothing, None) or next(over, None)
-        if oldest is not None:
-            self.drop(oldest)
+        # Some at once: in a flood the search for them must not be made for each that comes.
+        some = max(1, self.entries_max // 100)
+        of_nothing = [name for name in self.decisions if self._came_to_nothing(name)]
+        rest = [] if of_nothing else [one for one in self.decisions if not self._is_open(one)]
+        oldest = of_nothing[:some] or rest[:some]
+        for name in oldest:
+            self.drop(name)
+
+    def _came_to_nothing(self, name: str) -> bool:
+        begun = name in self.commands or name in self.recoveries
+        return not begun and self.decisions[name].state != "approved"
 
     def _request(self, said: Request) -> None:
         self.requests[said.id] = said
