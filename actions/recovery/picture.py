@@ -41,7 +41,8 @@ TAIL = """\
 `when` of the verdict: `now`, at the next checkpoint (`at_checkpoint`), or never, since its end is
 waited for (`at_job_end`: the nodes are out, and nothing is restarted). The exit of a process and a
 communication time-out end every waiting at once: there is nothing left to lose. A job that still
-progresses is not stopped unless as many replacements are known to be free as nodes go.
+progresses is not stopped unless as many replacements are known to be free as nodes go, nor for a
+communication time-out that it has got over.
 Of two recoveries of one job the later only takes its nodes out, and waits.
 
 ## The modes of a restart
