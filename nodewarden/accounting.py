@@ -35,6 +35,7 @@ TORN_SHOWN = 20
 LEAD_S = 3 * 86_400.0  # before a period: how far jobs were, how long their steps took
 # Of a shard's telemetry nothing else is decoded: frames are nearly all of it.
 READ_KINDS = frozenset({"steps", "allocation", "event"})
+END_KIND = "end"  # of a piece of history: lies past all timers, and nobody saw the job until then
 _INCIDENT = msgspec.json.Decoder(Incident)
 
 
@@ -88,7 +89,7 @@ class Ledger:
         arrival_s = line.timestamp_ms / 1000.0
         kind = dict(line.headers).get("kind", b"").decode("utf-8", "replace")
         if kind and kind not in READ_KINDS and arrival_s > 0.0:
-            self.accountant.passed(arrival_s)
+            self._passed(kind, arrival_s)
             return
         try:
             head = _KIND.decode(line.value or b"")
@@ -97,14 +98,17 @@ class Ledger:
             return
         arrival_s = arrival_s if head.replayed is None else head.replayed
         if head.kind not in READ_KINDS:
-            if arrival_s > 0.0:
-                self.accountant.passed(arrival_s)
+            self._passed(head.kind, arrival_s)
             return
         record = decode_record(line.value or b"", f"{line.topic}/{line.partition}@{line.offset}")
         if isinstance(record, Rejected):
             self._unread[TELEMETRY] += 1
         else:
             self.accountant.telemetry(record, arrival_s)
+
+    def _passed(self, kind: str, arrival_s: float) -> None:
+        if arrival_s > 0.0 and kind != END_KIND:
+            self.accountant.passed(arrival_s)
 
     def _incident(self, line: ArchiveLine) -> None:
         if line.value is None:

@@ -31,7 +31,7 @@ from actions.updating import UPDATE_RUNG
 from telemetry.accounts import Account, Lemon
 from telemetry.actions import ActionRecord, Command, Update
 from telemetry.findings import ISOLATING, Incident
-from telemetry.records import Allocation, Event, Record, Steps
+from telemetry.records import Allocation, End, Event, Record, Steps
 
 INCIDENTS_SHOWN = 5_000
 
@@ -53,6 +53,8 @@ class Accountant:
 
     def telemetry(self, record: Record, arrival: float) -> None:
         """A record of `nodewarden.telemetry`; a node's clock never runs ahead of the log's."""
+        if isinstance(record, End):
+            return  # it lies past all timers, and nobody saw the job until then
         at = min(record.at, arrival) if arrival > 0.0 else record.at
         since_s = self.passed(max(arrival, at))
         match record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import resource
 from pathlib import Path
@@ -191,3 +192,24 @@ def test_a_month_of_steps_is_read_with_bounded_memory(tmp_path: Path) -> None:
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert account.fleet.ettr == pytest.approx(1.0)
     assert grown_kb < 64 * 1_024
+
+
+def test_what_closes_a_history_lies_behind_it_and_is_not_accounted_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture = Path(__file__).parents[1] / "data" / "capture-ecn"
+    archive = tmp_path / "imported"
+    assert run(["import", str(capture), "--out", str(archive)], {}) == 0
+    capsys.readouterr()
+    with gzip.open(capture / "metrics/nic.om.gz", "rt") as lines:
+        last_s = max(map(seen_s, lines))
+    for path in (capture, archive):
+        found = reported(capsys, str(path))
+        period = found["period"]
+        assert isinstance(period, list)
+        assert period[1] < last_s + 60.0
+
+
+def seen_s(line: str) -> float:
+    """The time of one line of OpenMetrics; 0 where it has none."""
+    return 0.0 if line.startswith("#") else float(line.rpartition(" ")[2])
