@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from actions.executors import slurm_json, slurm_text
 from actions.executors.slurm_port import (
+    BEGIN_IN_S,
     GIVEN_BACK,
     JobChange,
     JobSeen,
@@ -164,7 +165,7 @@ class SlurmCommands:
             case "release":
                 return self._changed(["release", job])
             case "begin_now":
-                return self._changed(["update", f"jobid={job}", "starttime=now"])
+                return self._changed(["update", f"jobid={job}", f"starttime=now+{BEGIN_IN_S}"])
 
     def exclude(self, job: str, nodes: Collection[str]) -> str:
         """See the port."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from actions.executors.slurm_port import (
+    BEGIN_IN_S,
     CallTime,
     JobChange,
     JobSeen,
@@ -154,7 +155,9 @@ class SlurmJobs:
         until_s = self._clock.monotonic_s() + min(BEGIN_MAX_S, self._time.spare_s() / 2.0)
         while self._begin_now and job is not None and not job.runs:
             now_s = self._clock.time_s()
-            if not job.is_completing and (job.begins_at is None or job.begins_at <= now_s + 1.0):
+            if not job.is_completing and (
+                job.begins_at is None or job.begins_at <= now_s + BEGIN_IN_S + 1.0
+            ):
                 break
             if self._clock.monotonic_s() >= until_s:
                 break

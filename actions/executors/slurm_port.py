@@ -19,6 +19,10 @@ _HELD = frozenset({"REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 _STARTED = HOLDS_NODES - {"COMPLETING"}
 GIVEN_BACK = "given back by nodewarden"
 """Newer Slurm keeps the reason of a drain that is taken off, and would drain under it again."""
+BEGIN_IN_S = 2
+"""A requeued job begins no sooner. Of a job that starts within the second in which its last run was
+killed slurmd says "already killed, do not launch", and Slurm fails it for good.
+"""
 JobChange = Literal["cancel", "requeue_hold", "release", "begin_now"]
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from actions.executors import slurm_json
 from actions.executors.slurm_port import (
+    BEGIN_IN_S,
     GIVEN_BACK,
     JobChange,
     JobSeen,
@@ -136,8 +137,8 @@ class SlurmRest:
 
     def _now(self) -> object:
         """As the version writes a time; it is known once anything was asked."""
-        number = {"set": True, "infinite": False, "number": int(self._clock.time_s())}
-        return "now" if self._version == "v0.0.38" else number
+        number = {"set": True, "infinite": False, "number": int(self._clock.time_s()) + BEGIN_IN_S}
+        return f"now+{BEGIN_IN_S}" if self._version == "v0.0.38" else number
 
     def exclude(self, job: str, nodes: Collection[str]) -> str:
         """See the port."""

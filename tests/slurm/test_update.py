@@ -10,7 +10,7 @@ import pytest
 
 from nodewarden.clock import SystemClock
 from nodewarden.executing import executor
-from telemetry.actions import Recovery, Update
+from telemetry.actions import Recovery, RestartMode, Update
 from telemetry.findings import Verdict
 from telemetry.settings import (
     ActLaunchSettings,
@@ -29,10 +29,13 @@ DEADLINE_S = 180.0
 class Acting(Site):
     """The active instance over a log in memory, with Slurm as its world."""
 
-    def __init__(self, slurm: Slurm, launched: Launched) -> None:
+    def __init__(self, slurm: Slurm, launched: Launched, *modes: RestartMode) -> None:
+        recovery = RecoverySettings(look_s=0.2)
+        if modes:
+            recovery = msgspec.structs.replace(recovery, modes=modes)
         settings = ActSettings(
             dry_run=False, executor="slurm", first_observe_s=0.0, call_timeout_s=60.0,
-            slurm=ActSlurmSettings(conf=slurm.conf), recovery=RecoverySettings(look_s=0.2),
+            slurm=ActSlurmSettings(conf=slurm.conf), recovery=recovery,
             launch=ActLaunchSettings(dir=str(launched.root)),
         )  # fmt: skip
         super().__init__(settings)
@@ -128,3 +131,17 @@ def test_without_an_update_healthy_ranks_keep_their_processes(slurm: Slurm, tmp_
         rank: after[rank] for rank in (0, 1, 4, 5)
     }
     assert not {before[2], before[3]} & set(after.values())
+
+
+def test_an_update_outlives_a_requeue(slurm: Slurm, tmp_path: Path) -> None:
+    launched = Launched(slurm, tmp_path)
+    launched.running()
+    site = Acting(slurm, launched, "requeue")
+    site.start()
+    site.wish("update", versions={"code": "v2", "config": "lr-1"}, urgent=True)
+    done = site.until_over(1)
+    assert ("running", "requeue") == (done.state, done.mode), done.reason
+    status = launched.running()
+    assert (1, {"code": "v2", "config": "lr-1"}) == (status.attempt, status.versions)
+    assert {"v2"} == site.code()
+    assert "running" == site.update().state

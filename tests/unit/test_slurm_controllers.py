@@ -297,7 +297,7 @@ def test_what_is_asked_is_a_list_of_arguments(scripted: Script, tmp_path: Path) 
     assert [
         "update nodename=n1,n2 state=drain reason=nodewarden:gpu_lost:i1",
         "update nodename=n1 state=undrain reason=given back by nodewarden",
-        "requeuehold 3_1", "release 3_1", "update jobid=3_1 starttime=now", "3_1",
+        "requeuehold 3_1", "release 3_1", "update jobid=3_1 starttime=now+2", "3_1",
         "update jobid=7 excnodelist=n1,n2",
     ] == calls(tmp_path)  # fmt: skip
 
