@@ -23,7 +23,7 @@ from actions.metrics import ActMetrics
 from actions.outside import Outside
 from actions.recovery.facts import ended, exited, given_back, over, runs, stands_still
 from actions.recovery.machine import Answer, Look, Order, begin, step
-from actions.service import ActionService, outcome
+from actions.service import FALSE_ALARM, ActionService, outcome
 from actions.undone import readmitted
 from actions.updating import joined, taken_back
 from telemetry.actions import (
@@ -136,6 +136,8 @@ class Carrying:
         no_more = objection = ""
         if decision is None:
             no_more = "its decision is no longer known"
+        elif not recovery.stopped and self._ledger.is_false_alarm(decision):
+            no_more = FALSE_ALARM
         elif not recovery.stopped:
             no_more = over(decision, incidents.get(recovery.incident)) or given_back(
                 recovery, self._ledger.released

@@ -66,6 +66,7 @@ class Ledger:
         self.snoozed: dict[str, float] = {}  # incident -> until
         self.acked: dict[str, str] = {}  # incident -> by
         self.released: dict[str, float] = {}  # node -> when a person did
+        self.false_alarms: dict[str, float] = {}  # incident -> when a person called it one
         self.versions = Register()
         self._site = SiteBook()
         self.rules: ActRules | None = None
@@ -150,6 +151,11 @@ class Ledger:
         """Those that may be carried out, are, or were; in the order of the approvals."""
         return [self.decisions[one] for one in self._approved]
 
+    def is_false_alarm(self, decision: Decision) -> bool:
+        """Whether a person said that the incident is none, and none approved it after that."""
+        said_at = self.false_alarms.get(decision.incident) if decision.incident else None
+        return said_at is not None and (decision.by == "rails" or decision.at <= said_at)
+
     def find(self, target: str) -> Decision | None:
         """The decision of that id, or the newest of that incident that still waits."""
         if target in self.decisions:
@@ -178,6 +184,10 @@ class Ledger:
         self.acked = dict(list(self.acked.items())[-self.entries_max :])
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
         self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
+        self.false_alarms = {
+            name: at for name, at in self.false_alarms.items()
+            if at >= before_s or name in still_open
+        }  # fmt: skip
         self.versions.forget(before_s, {one.job for one in self.live_recoveries()})
 
     def drop(self, name: str) -> None:
@@ -293,6 +303,10 @@ class Ledger:
                 self.acked[said.target] = said.by
             case "snooze" if said.until is not None:
                 self.snoozed[said.target] = said.until
+            case "false_alarm":
+                decision = self.decisions.get(said.target)
+                incident = said.target if decision is None else decision.incident
+                self.false_alarms[incident] = said.at
             case "release":
                 self.released[said.target] = said.at
             case "isolate":

@@ -37,6 +37,7 @@ from telemetry.settings import ActSettings, RailSettings
 RELEASE_RUNG = "person_release"
 PERSON_RUNG = "person_isolate"
 TOLD = frozenset({"release", "false_alarm", "tried"})  # the engine hears of it
+FALSE_ALARM = "a person called the incident a false alarm"
 TEXT_MAX = 1_000  # characters of what a person writes
 BOOT_TOLERANCE_S = 60.0  # nodes work their boot time out anew, a second more or less
 Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
@@ -137,7 +138,7 @@ class ActionService:
         Each is asked for when its turn comes: what was taken before it counts already.
         """
         for one in self.ledger.approved():
-            if self.ledger.paused or not self._is_pending(one):
+            if self.ledger.paused or not self._is_pending(one) or self.ledger.is_false_alarm(one):
                 continue
             if one.expires_at is not None and now_s >= one.expires_at:
                 continue
@@ -158,6 +159,8 @@ class ActionService:
         decision = self.ledger.decisions.get(command.decision)
         if decision is None:
             return "its decision is no longer known"
+        if self.ledger.is_false_alarm(decision) and not self._is_stopped(decision):
+            return FALSE_ALARM
         recovery = self.ledger.recoveries.get(decision.id)
         if recovery is not None:
             why = "" if recovery.stopped else self.against(decision, incident_of, now_s)
@@ -167,6 +170,11 @@ class ActionService:
         # Work that comes and goes on a node changes nothing about what is to be done.
         wanted = msgspec.structs.replace(command.preconditions, states={})
         return why or difference(wanted, found)
+
+    def _is_stopped(self, decision: Decision) -> bool:
+        """Whether its job was stopped: the way back is the restart."""
+        recovery = self.ledger.recoveries.get(decision.id)
+        return recovery is not None and recovery.stopped
 
     def against(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> str:
         """What the rails say against going on with what was begun in time; "" nothing."""

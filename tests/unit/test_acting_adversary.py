@@ -173,3 +173,34 @@ def test_an_update_that_failed_with_another_restart_does_not_restart_the_job_aga
     (update,) = {one.id: one for one in site.records() if isinstance(one, Update)}.values()
     assert "failed" == update.state
     assert 1 == site.world.applied["stop"]
+
+
+def test_i1_what_a_person_calls_a_false_alarm_stops_nothing_though_the_engine_has_not_heard() -> (
+    None
+):
+    site = Cluster()
+    saved: list[float] = []
+    site.job = lambda job: msgspec.structs.replace(FACTS, checkpoint_at=max(saved, default=None))
+    site.tell(broken(when="at_checkpoint"))
+    one = site.start()
+    site.run_for(10.0)
+    saved.append(site.clock.time_s() + 1.0)
+    assert one.ask(asked("false_alarm", "a")).status == 200
+    site.run_for(10.0)
+    assert site.world.applied["stop"] == 0
+    (recovery,) = site.recoveries()
+    assert (recovery.state, recovery.stopped) == ("running", False)
+    assert site.pages.pages() == []
+
+
+def test_i1_what_a_person_calls_a_false_alarm_before_its_node_goes_isolates_nobody() -> None:
+    site = Cluster()
+    site.tell(broken(action="isolate"))
+    site.world.away = True
+    one = site.start()
+    one.step()
+    assert one.ask(asked("false_alarm", "a")).status == 200
+    site.world.away = False
+    site.run_for(20.0)
+    assert site.world.applied["drain"] == 0
+    assert site.of(Command) == []
