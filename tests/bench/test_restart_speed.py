@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.cluster import Slurm, SlurmMissing
-from tests.slurm.launched import Launched, awaited
+from tests.slurm.launched import Launched, requeued
 
 pytestmark = [pytest.mark.bench, pytest.mark.slurm]
 TIMES = 3
@@ -53,31 +53,10 @@ def test_restart_in_place_against_requeue(slurm: Slurm, tmp_path: Path) -> None:
             taken.append(time.monotonic() - began_s)
     for attempt in range(1, TIMES + 1):
         began_s = time.monotonic()
-        slurm.run("scontrol", "requeuehold", launched.job)
-        awaited(lambda: is_pending(slurm), launched.tell)
-        slurm.run("scontrol", "release", launched.job)
-        requeued(slurm, launched, attempt)
+        requeued(launched, attempt)
+        launched.running()
         requeue.append(time.monotonic() - began_s)
     best = min(in_place)
     print(f"\nall ranks begun again after, s (best of {TIMES}):"
           f" partial {min(partial):.2f}, in place {best:.2f}, requeue {min(requeue):.2f},"
           f" requeue / in place {min(requeue) / best:.1f}")  # fmt: skip
-
-
-def is_pending(slurm: Slurm) -> bool | None:
-    return True if slurm.run("squeue", "-h", "-o", "%T") == "PENDING" else None
-
-
-def requeued(slurm: Slurm, launched: Launched, attempt: int) -> None:
-    """Until the next attempt runs. Slurm makes a requeued job wait; a person who is in a hurry sets
-    its time of beginning, as the action service does: the wait of two minutes is not counted.
-    """
-
-    def again() -> bool | None:
-        if slurm.run("squeue", "-h", "-o", "%T %r") == "PENDING BeginTime":
-            slurm.run("scontrol", "update", f"jobid={launched.job}", "starttime=now")
-        status = launched.status()
-        return True if status is not None and status.attempt == attempt else None
-
-    awaited(again, launched.tell)
-    launched.running()

@@ -131,3 +131,31 @@ def awaited(look: Callable[[], Found | None], tell: Callable[[], str]) -> Found:
         assert time.monotonic() < until_s, tell()
         time.sleep(0.05)
     return found
+
+
+def requeued(launched: Launched, attempt: int) -> None:
+    """Requeue the job as the action service does, and wait until that run of it is on its way.
+
+    It begins two seconds later and not after Slurm's two minutes; never within the second in which
+    its last run was killed, or Slurm fails it for good.
+    """
+    slurm, job = launched.slurm, launched.job
+    slurm.run("scontrol", "requeuehold", job)
+
+    def waits() -> bool | None:
+        return True if slurm.run("squeue", "-h", "-j", job, "-o", "%T") == "PENDING" else None
+
+    awaited(waits, launched.tell)
+    slurm.run("scontrol", "release", job)
+    told_s = float("-inf")
+
+    def again() -> bool | None:
+        nonlocal told_s
+        waiting = slurm.run("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING BeginTime"
+        if waiting and time.monotonic() - told_s > 4.0:  # Slurm may set its own once more
+            told_s = time.monotonic()
+            slurm.run("scontrol", "update", f"jobid={job}", "starttime=now+2")
+        status = launched.status()
+        return True if status is not None and status.attempt == attempt else None
+
+    awaited(again, launched.tell)

@@ -17,7 +17,7 @@ from telemetry.settings import ActLaunchSettings, ActSettings, ActSlurmSettings
 from tests.commands import command
 from tests.inventory_fold import PLAIN_PATH
 from tests.slurm.cluster import Slurm
-from tests.slurm.launched import CLOCK, RANK, ROOT, Launched, awaited
+from tests.slurm.launched import CLOCK, RANK, ROOT, Launched, awaited, requeued
 
 pytestmark = pytest.mark.slurm
 
@@ -164,20 +164,7 @@ def test_a_requeued_job_begins_anew_and_knows_no_old_order(slurm: Slurm, tmp_pat
     launched = Launched(slurm, tmp_path)
     launched.running()
     before = launched.pids()
-    slurm.run("scontrol", "requeuehold", launched.job)
-    awaited(lambda: None if launched.pids() else True, launched.tell)
-    awaited(
-        lambda: True if slurm.run("squeue", "-h", "-o", "%T") == "PENDING" else None, launched.tell
-    )
-    slurm.run("scontrol", "release", launched.job)
-
-    def again() -> bool | None:
-        if slurm.run("squeue", "-h", "-o", "%T %r") == "PENDING BeginTime":
-            slurm.run("scontrol", "update", f"jobid={launched.job}", "starttime=now")
-        status = launched.status()
-        return True if status is not None and status.attempt == 1 else None
-
-    awaited(again, launched.tell)
+    requeued(launched, 1)
     launched.running()
     assert not set(before.values()) & set(launched.pids().values())
     refused = launched.ordered("restart", "in_place")  # decided about the run before
