@@ -87,6 +87,8 @@ class Escalations:
         self, case: Case, incident: Incident | None, over_at: float | None
     ) -> bool:  # fmt: skip
         decision = self._ledger.decisions.get(case.id)
+        if incident is None and decision is not None and not case.incident:
+            incident = _of_no_incident(case, decision)
         if self._teller is None or decision is None or incident is None:
             return False
         told = escalation(case, incident, over_at)
@@ -131,6 +133,15 @@ def _of_nodes(command: Command, done: Outcome) -> Case:
     what = " ".join([command.action, *command.targets])
     reason = f"nobody can tell whether it was done: {what}: {done.reason}"
     return Case(command.decision, command.incident, "", done.at, reason)
+
+
+def _of_no_incident(case: Case, decision: Decision) -> Incident:
+    """What a person asked for has none: the job stands all the same."""
+    return Incident(
+        id=case.id, rev=0, scope=f"job:{case.job}", opened_at=case.since, closed_at=None,
+        job=case.job, cause="unknown", kind="job_hang", severity="critical", confidence=1.0,
+        suspects=[], evidence=[], verdict=decision.verdict, verdicts=[decision.verdict],
+    )  # fmt: skip
 
 
 def _paging(decision: Decision, told: Incident) -> Decision:

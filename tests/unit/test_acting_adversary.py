@@ -204,3 +204,17 @@ def test_i1_what_a_person_calls_a_false_alarm_before_its_node_goes_isolates_nobo
     site.run_for(20.0)
     assert site.world.applied["drain"] == 0
     assert site.of(Command) == []
+
+
+def test_a_job_that_stands_after_an_update_that_a_person_asked_for_pages() -> None:
+    site = Cluster()
+    site.world.behaves["restart"] = ["dies"]
+    one = site.start()
+    question = msgspec.structs.replace(asked("update", JOB), versions={"code": "v2"}, urgent=True)
+    one.ask(question)
+    site.run_for(1_200.0, 5.0)
+    assert ["escalated"] == [one.state for one in site.recoveries()]
+    assert ["job 7 is a person's now"] == [said[:23] for said in site.pages.pages()]
+    assert one.ask(asked("ack", site.recoveries()[0].id)).status == 200
+    site.run_for(5.0)
+    assert site.pages.pages() == []
