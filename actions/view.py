@@ -9,6 +9,7 @@ import msgspec
 
 from actions.desk import Reply
 from actions.ledger import Ledger
+from telemetry.actions import Decision
 from telemetry.findings import Incident
 
 
@@ -33,11 +34,8 @@ def shown(target: str, ledger: Ledger, incidents: Mapping[str, Incident]) -> Rep
     if incident is None and decision is None:
         return Reply(404, {"error": f"no incident and no decision {name}"})
     body: dict[str, Any] = {} if incident is None else _described(ledger, incident)
-    of = decision.incident if incident is None and decision is not None else None
-    audit = _audit(ledger, incident.id if incident is not None else of or name)
-    if decision is not None and decision.id not in {one["id"] for one in audit["decisions"]}:
-        audit["decisions"].append(_plain(decision))
-    return Reply(200, {**body, **audit})
+    of = decision.incident if decision is not None else name
+    return Reply(200, {**body, **_audit(ledger, of, decision)})
 
 
 def _described(ledger: Ledger, incident: Incident) -> dict[str, Any]:
@@ -47,8 +45,11 @@ def _described(ledger: Ledger, incident: Incident) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _audit(ledger: Ledger, incident: str) -> dict[str, Any]:
-    decisions = ledger.of_incident(incident)
+def _audit(ledger: Ledger, incident: str, asked: Decision | None) -> dict[str, Any]:
+    """Of an incident; of a person's own decision, which is of none, and what became of it."""
+    decisions = list(ledger.of_incident(incident)) if incident else []
+    if asked is not None and asked.id not in {one.id for one in decisions}:
+        decisions.append(asked)
     of = {one.id for one in decisions}
     commands = [one for decision in decisions for one in ledger.commands_of(decision.id)]
     recoveries = [ledger.recoveries[one.id] for one in decisions if one.id in ledger.recoveries]

@@ -250,6 +250,27 @@ def test_i9_a_bulk_release_names_each_node_and_warns_of_the_one_with_an_open_inc
     assert targets == ["node-a", "cn121", "cn122", "cn123"]
 
 
+def test_a_persons_own_decision_is_shown_with_what_became_of_it(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f'[act]\nurl = "{served.settings.url}"\n', "utf-8")
+    environ, where = {"NODEWARDEN_ACT__TOKEN": TOKEN}, ["--config", str(file)]
+    assert run(["isolate", "n7,n8", *where], environ) == 0
+    name = capsys.readouterr().out.split()[0]
+    said = ""
+    for _ in range(500):
+        assert run(["show", name, *where], environ) == 0
+        said = capsys.readouterr().out
+        if "outcome" in said:
+            break
+        time.sleep(0.01)
+    assert "command" in said
+    assert "outcome" in said
+    assert "n7" in said
+    assert "n8" not in said  # the other decision is of no incident too
+
+
 def test_the_client_says_in_one_line_what_is_wrong(served: Served) -> None:
     client = ActClient(served.settings)
     assert client.post("approve", {"target": "a"})["decisions"][0]["state"] == "approved"
