@@ -9,8 +9,10 @@ from pathlib import Path
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
+from console.account_terminal import print_rows
+from console.summary import Table
+from console.text import visible
 from nodewarden.clock import SystemClock
 from nodewarden.commands.replay import json_text
 from nodewarden.replaying import incident_object
@@ -22,6 +24,8 @@ from telemetry.log_reading import read_to_end
 from telemetry.ports import LogReader
 from telemetry.settings import Configuration
 from telemetry.topics import INCIDENTS, partition_of
+
+HEAD = ("id", "opened", "state", "kind", "job", "suspects", "verdict")
 
 
 @click.command("incidents")
@@ -48,7 +52,7 @@ def command(
         found = [incident_object(incident) for incident in incidents]
         sys.stdout.write(json_text({"incidents": found}))
     else:
-        Console().print(_table(incidents) if incidents else "no incidents")
+        print_incidents(incidents, Console())
 
 
 def told(reader: LogReader, partition: int | None) -> Outcome:
@@ -83,16 +87,22 @@ def _partition(configuration: Configuration, shard: str | None) -> int | None:
     return partition
 
 
-def _table(incidents: list[Incident]) -> Table:
-    table = Table("id", "opened", "state", "kind", "job", "suspects", "verdict")
-    for column in table.columns:
-        column.overflow = "fold"  # a name is never cut
-    for incident in incidents:
-        opened = datetime.fromtimestamp(incident.opened_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        state = "open" if incident.closed_at is None else "closed"
-        suspects = ", ".join(dict.fromkeys(s.node for s in incident.suspects if s.node))
-        table.add_row(
-            incident.id, opened, state, incident.kind, incident.job, suspects,
-            f"{incident.verdict.action} {', '.join(incident.verdict.targets)}".strip(),
-        )  # fmt: skip
-    return table
+def print_incidents(incidents: list[Incident], console: Console) -> None:
+    """One row each; on a pipe without boxes and wrapping."""
+    if not incidents:
+        console.print("no incidents", highlight=False)
+        return
+    print_rows(Table("Incidents", HEAD, tuple(map(_row, incidents))), console)
+
+
+def _row(incident: Incident) -> tuple[str, ...]:
+    suspects = dict.fromkeys(s.node for s in incident.suspects if s.node)
+    verdict = incident.verdict
+    fields = (
+        incident.id,
+        datetime.fromtimestamp(incident.opened_at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "open" if incident.closed_at is None else "closed",
+        incident.kind, incident.job, ", ".join(suspects),
+        f"{verdict.action} {', '.join(verdict.targets)}".strip(),
+    )  # fmt: skip
+    return tuple(visible(field) for field in fields)
