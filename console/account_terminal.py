@@ -14,7 +14,6 @@ from console.text import duration, name, utc, visible
 from telemetry.accounts import Account
 
 NOTES_MAX = 20
-WHOLE = frozenset({"id"})  # what people copy stays in one line
 
 
 def print_account(account: Account, cluster: str, read: str, console: Console) -> None:
@@ -28,7 +27,7 @@ def print_account(account: Account, cluster: str, read: str, console: Console) -
     for table in tables(account):
         _say(console, Text(""))
         _say(console, Text(table.title, style="bold"))
-        print_rows(table, console)
+        _say(console, _grid(table, console.is_terminal))
         if table.left_out:
             _say(console, Text(f"{table.left_out:,} more rows not shown here", style="dim"))
     if account.silent_jobs:
@@ -48,9 +47,10 @@ def origin(account: Account, read: str) -> str:
     return f"{of}from {visible(read, 300)}, {utc(start)} to {utc(end)} ({duration(end - start)})"
 
 
-def print_rows(table: Table, console: Console) -> None:
-    """The head and every row; where there is no width, columns are as wide as they need to be."""
-    _say(console, _grid(table, console.is_terminal))
+def print_plain(table: Table, console: Console) -> None:
+    """Head and rows, each one line however long: what people copy is not broken."""
+    lines = "\n".join(line.removeprefix("  ") for line in _plain(table))
+    console.print(Text(lines), soft_wrap=True, highlight=False)
 
 
 def _grid(table: Table, boxed: bool) -> RenderableType:
@@ -59,10 +59,7 @@ def _grid(table: Table, boxed: bool) -> RenderableType:
         return Text("\n".join(_plain(table)))
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for head in table.head:
-        grid.add_column(
-            Text(head), overflow="fold", no_wrap=head in WHOLE,
-            justify="right" if head in RIGHT else "left",
-        )  # fmt: skip
+        grid.add_column(Text(head), overflow="fold", justify="right" if head in RIGHT else "left")
     for row in table.rows:
         grid.add_row(*(Text(field) for field in row))
     return grid

@@ -107,7 +107,7 @@ def _targets(text: str) -> list[str]:
     """The nodes of a host list. Raises InputError where it is none."""
     names = expand(text, TARGETS_MAX)
     if isinstance(names, str):
-        raise InputError(f"{names}; at most {TARGETS_MAX} nodes, as n[01-04],n7")
+        raise InputError(f"not read: {names}; write at most {TARGETS_MAX} nodes as n[01-04],n7")
     if not names:
         raise InputError("no node is named")
     return names

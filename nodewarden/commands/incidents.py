@@ -10,7 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from console.account_terminal import print_rows
+from console.account_terminal import print_plain
 from console.summary import Table
 from console.text import visible
 from nodewarden.clock import SystemClock
@@ -88,11 +88,11 @@ def _partition(configuration: Configuration, shard: str | None) -> int | None:
 
 
 def print_incidents(incidents: list[Incident], console: Console) -> None:
-    """One row each; on a pipe without boxes and wrapping."""
+    """One line each."""
     if not incidents:
         console.print("no incidents", highlight=False)
         return
-    print_rows(Table("Incidents", HEAD, tuple(map(_row, incidents))), console)
+    print_plain(Table("Incidents", HEAD, tuple(map(_row, incidents))), console)
 
 
 def _row(incident: Incident) -> tuple[str, ...]:

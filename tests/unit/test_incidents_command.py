@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from nodewarden.commands.incidents import print_incidents
@@ -19,12 +20,9 @@ def printed(found: list[Incident], *, terminal: bool, columns: int = 80) -> str:
     return to.getvalue()
 
 
-def test_an_id_is_never_broken_on_a_terminal_of_80_columns() -> None:
-    assert ID in printed([incident(ID, job="17400")], terminal=True)
-
-
-def test_on_a_pipe_an_incident_is_one_line_without_boxes() -> None:
-    lines = printed([incident(ID), incident("b")], terminal=False, columns=40).splitlines()
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_incident_is_one_line_however_narrow_it_is(terminal: bool) -> None:
+    lines = printed([incident(ID), incident("b")], terminal=terminal, columns=40).splitlines()
     assert len(lines) == 3
     assert lines[0].split()[:2] == ["id", "opened"]
     assert lines[1].split()[0] == ID
