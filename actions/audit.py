@@ -259,7 +259,8 @@ def differences(logged: Any, remade: Any, where: str = "") -> Iterator[Differenc
         for name in [*logged, *(one for one in remade if one not in logged)]:
             inner = f"{where}.{name}" if where else str(name)
             yield from differences(logged.get(name, ...), remade.get(name, ...), inner)
-    elif isinstance(logged, list) and isinstance(remade, list) and len(logged) == len(remade):
+    elif isinstance(logged, list | tuple) and isinstance(remade, list | tuple) \
+            and len(logged) == len(remade):  # fmt: skip
         for number, (one, other) in enumerate(zip(logged, remade, strict=True)):
             yield from differences(one, other, f"{where}[{number}]")
     elif logged != remade:

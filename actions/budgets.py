@@ -10,6 +10,8 @@ from telemetry.actions import Rail, RailContext
 from telemetry.findings import Verdict
 from telemetry.settings import RailSettings
 
+_A = {"hour": "an hour", "day": "a day"}
+
 
 def charges(verdict: Verdict, job: str, context: RailContext) -> dict[str, int]:
     """Scope -> nodes that the verdict takes from its budget; what the ledger has to count too.
@@ -34,7 +36,7 @@ def budgets(asked: Question) -> Iterator[Rail]:
         for span, before, most in zip(
             ("hour", "day"), (used.hour, used.day), limits(scope, asked.settings), strict=True
         ):
-            words = f"{before} used and {added} wanted of {most} in a {span}"
+            words = f"{before} used and {added} wanted of {most} in {_A[span]}"
             yield Rail(f"budget {scope} {span}", before + added <= most, words)
 
 
@@ -48,7 +50,7 @@ def budgets_kept(asked: Question) -> Iterator[Rail]:
         for span, spent, most in zip(
             ("hour", "day"), (used.hour, used.day), limits(scope, asked.settings), strict=True
         ):
-            yield Rail(f"budget {scope} {span}", spent <= most, f"{spent} of {most} in a {span}")
+            yield Rail(f"budget {scope} {span}", spent <= most, f"{spent} of {most} in {_A[span]}")
 
 
 def limits(scope: str, settings: RailSettings) -> tuple[int, int]:

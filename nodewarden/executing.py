@@ -12,7 +12,7 @@ from actions.dry_run import DryRun
 from actions.executors.command import CommandExecutor, check_commands
 from actions.executors.launch import Launches
 from actions.executors.launch_wake import waking
-from actions.executors.mpirun import MpirunExecutor
+from actions.executors.mpirun import MpirunExecutor, pool
 from actions.executors.slurm import SlurmExecutor
 from actions.executors.slurm_commands import SlurmCommands
 from actions.executors.slurm_port import CallTime, SlurmController
@@ -43,6 +43,24 @@ def executor(settings: ActSettings, clock: Clock) -> Executor:
     if made is None:
         raise SettingsError("act.dry_run: false, and act.executor says nobody who could act")
     return made
+
+
+def check_executor(settings: ActSettings, clock: Clock) -> None:
+    """What can be said without a look at this machine, which may not be where `act` runs.
+
+    Raises SettingsError.
+    """
+    match settings.executor:
+        case "slurm" if settings.slurm.api == "rest":
+            SlurmRest(settings.slurm, clock, lambda: 0.0)
+        case "mpirun":
+            pool(settings.mpirun)
+        case "webhook":
+            check_webhook(settings.webhook)
+        case "command":
+            check_commands(settings.command)
+        case _:
+            pass
 
 
 def slurm(settings: ActSettings, clock: Clock) -> SlurmExecutor:

@@ -54,7 +54,7 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Effective:
     values: dict[Path_, object] = {}
     origins: dict[str, str] = {}
     if file is not None:
-        raw = read_toml(file, "settings file", "give --config the settings file")
+        raw = read_toml(file, "settings file", "name a settings file that is there")
         for path, value in _file_values(raw, Configuration, (), str(file)):
             values[path] = value
             origins[".".join(path)] = str(file)

@@ -60,8 +60,9 @@ class SlurmRest:
             settings.url, KEY, settings.timeout_s, settings.answer_max_bytes, clock,
             settings.ca_file, "act.slurm.ca_file",
         )  # fmt: skip
-        if settings.version and re.fullmatch(r"v0\.0\.\d{2}", settings.version) is None:
-            raise SettingsError(f"act.slurm.version: {settings.version!r}; it looks like v0.0.41")
+        if settings.version and settings.version not in VERSIONS:
+            known = f"{VERSIONS[-1]} to {VERSIONS[0]}"
+            raise SettingsError(f"act.slurm.version: {settings.version!r} is none of {known}")
         self._version = settings.version
 
     # -- what is

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from nodewarden.clock import SystemClock
+from nodewarden.executing import check_executor
 from nodewarden.notify_file import read_notify_file
 from nodewarden.session import Session, config_option
 from nodewarden.settings_file import show
@@ -23,6 +25,7 @@ def check(session: Session, config: Path | None) -> None:
     """Say whether the settings can be run with."""
     effective = session.settings(config)
     configuration = effective.configuration
+    check_executor(configuration.act, SystemClock())
     if configuration.notify.file:
         read_notify_file(Path(configuration.notify.file), configuration.engine.cluster)
     click.echo(f"settings are fine: {len(effective.origins)} set, the others are defaults")

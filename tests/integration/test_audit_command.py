@@ -186,8 +186,8 @@ def test_other_settings_show_what_they_would_have_changed(
         file.write_text(f"{text}cluster_nodes_per_hour = {number}\n")
         found = audited(capsys, made, "--no-ladder", "--against", str(file))
         assert found[0] == status, found
-    assert "of 1 in a hour" in json.dumps(found[1]["differing"])
-    assert "of 5 in a hour" in json.dumps(found[1]["differing"])
+    assert "of 1 in an hour" in json.dumps(found[1]["differing"])
+    assert "of 5 in an hour" in json.dumps(found[1]["differing"])
 
 
 def test_without_telemetry_or_incidents_it_says_what_is_not_checked(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from actions import budgets, context, rail_rules, rails, service, updating
 from actions.access import Person
-from actions.audit import Auditor, Checked
+from actions.audit import Auditor, Checked, differences
 from actions.ledger_log import encode
 from actions.rails import decide, recheck
 from actions.rules import DECIDING
@@ -227,8 +227,8 @@ def test_a_changed_rail_setting_is_a_difference_that_names_the_rail() -> None:
         assert unlike
         fields = {difference.field for difference in unlike[0].differences}
         assert any(field.endswith(".reason") and field.startswith("rails[") for field in fields)
-        assert "of 3 in a hour" in unlike[0].differences[0].logged
-        assert "of 4 in a hour" in unlike[0].differences[0].remade
+        assert "of 3 in an hour" in unlike[0].differences[0].logged
+        assert "of 4 in an hour" in unlike[0].differences[0].remade
 
 
 def test_what_was_said_of_the_site_and_is_gone_is_a_difference() -> None:
@@ -395,3 +395,10 @@ def test_whatever_happens_each_saying_comes_out(
 def test_what_is_no_record_of_ours_is_passed(broken: bytes) -> None:
     assert Auditor(lambda _place: None, whole=True).take(0, broken) is None
     assert Auditor(lambda _place: None, whole=True).take(0, None) is None
+
+
+def test_a_pair_that_was_read_back_as_a_list_does_not_differ() -> None:
+    logged = {"source": [0, 4], "state": "noted"}
+    found = list(differences(logged, {"source": (0, 4), "state": "approved"}))
+    assert [one.field for one in found] == ["state"]
+    assert [one.field for one in differences(logged, {**logged, "source": (0, 5)})] == ["source[1]"]

@@ -78,7 +78,7 @@ def test_nothing_at_all_shows_help_and_refuses(capsys: pytest.CaptureFixture[str
          "nodewarden: --from lies after --to; exchange them\n"),
         (["config", "check", "--config", "missing.toml"],
          "nodewarden: missing.toml: No such file or directory; "
-         "give --config the settings file\n"),
+         "name a settings file that is there\n"),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_one_line_and_status_2(
@@ -224,3 +224,32 @@ def test_the_module_is_the_command() -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "nodewarden: Xid 0: no source knows it; the nearest known code is 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('executor = "webhook"', "act.webhook.url: expected https://HOST/PATH"),
+        ('executor = "command"', "act.command: none of isolate, release and restart is set"),
+        ('executor = "mpirun"', "act.mpirun.command is not set"),
+        ('executor = "slurm"\nslurm = { api = "rest", url = "ftp://x" }', "act.slurm.url: "),
+    ],
+)
+def test_config_check_says_what_would_stop_act(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f"[act]\n{text}\n", "utf-8")
+    assert run(["config", "check", "--config", str(file)], {}) == 2
+    found = capsys.readouterr().err
+    assert found.count("\n") == 1
+    assert said in found
+
+
+def test_config_check_looks_for_no_program_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text('[act]\nexecutor = "slurm"\nslurm = { scontrol = "/no/such" }\n', "utf-8")
+    assert run(["config", "check", "--config", str(file)], {}) == 0
+    assert "fine" in capsys.readouterr().out

@@ -123,7 +123,7 @@ def test_a_no_is_a_decision_too() -> None:
         ({"attempts": {"n1": 3}}, "attempts", "n1 was taken out 3 times in 604800 s, fewer than 3"),
         ({"used": {"job:j1": Used(2, 2)}}, "budget job:j1 hour", "2 used and 1 wanted of 2"),
         ({"used": {"rack:r1": Used(0, 4)}}, "budget rack:r1 day", "4 used and 1 wanted of 4"),
-        ({"used": {"leaf:l1": Used(2, 2)}}, "budget leaf:l1 hour", "in a hour"),
+        ({"used": {"leaf:l1": Used(2, 2)}}, "budget leaf:l1 hour", "in an hour"),
         ({"used": {"pool:gpu": Used(4, 4)}}, "budget pool:gpu hour", "of 4"),
         ({"used": {"cluster": Used(0, 12)}}, "budget cluster day", "of 12"),
         (
@@ -317,7 +317,7 @@ def test_right_before_the_act_a_decision_that_still_holds_is_unchanged() -> None
         ({"windows": [WEEK]}, "maintenance"),
         ({"telemetry_age_s": 600.0}, "fresh telemetry"),
         ({"blind_nodes": 400}, "coverage"),
-        ({"used": {"job:j1": Used(3, 3)}}, "budget job:j1 hour: 3 of 2 in a hour"),
+        ({"used": {"job:j1": Used(3, 3)}}, "budget job:j1 hour: 3 of 2 in an hour"),
     ],
 )
 def test_right_before_the_act_the_world_is_asked_again(context: dict[str, Any], words: str) -> None:

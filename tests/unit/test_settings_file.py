@@ -215,7 +215,7 @@ def test_variables_of_others_are_left_alone(variable: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="No such file or directory; give --config"):
+    with pytest.raises(SettingsError, match="No such file or directory; name a settings file"):
         load(tmp_path / "missing.toml", {})
     with pytest.raises(SettingsError, match="Is a directory"):
         load(tmp_path, {})

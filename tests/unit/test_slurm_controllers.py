@@ -494,6 +494,8 @@ def test_a_url_or_a_version_that_is_none_stops_the_start() -> None:
         rest("ftp://here")
     with pytest.raises(SettingsError, match=r"act\.slurm\.version"):
         rest("http://127.0.0.1:1", version="41")
+    with pytest.raises(SettingsError, match=r"none of v0\.0\.38 to v0\.0\.45"):
+        rest("http://127.0.0.1:1", version="v0.0.99")
 
 
 def test_where_nobody_listens_nothing_is_known() -> None:
