@@ -23,7 +23,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from actions.access import Access, Person, may
+from actions.access import NEEDS, Access, Person, may
 from actions.desk import Desk, Reply
 from actions.metrics import ActMetrics
 from actions.service import TEXT_MAX, Asked
@@ -198,7 +198,7 @@ def _problem(person: Person | None, verb: Verb) -> tuple[str, int]:
     if person is None:
         return "no valid token", 401
     if not may(person, verb):
-        return f"{person.name} is {person.role}: not enough for {verb}", 403
+        return f"{person.name} is {person.role}: {verb} needs {NEEDS[verb]}", 403
     return "", 0
 
 

@@ -110,7 +110,8 @@ runs() { [ "$(job_state)" = RUNNING ]; }
 restarted() { scontrol show job "$job" | grep -q 'Restarts=[1-9]'; }
 runs_elsewhere() { restarted && runs && ! job_nodes | grep -qx "$lost"; }
 drained() { [ -n "$(sinfo --noheader --nodes="$lost" --states=drain --format=%N)" ]; }
-given_back() { ! drained; }
+# Idle, and Slurm has heard of it since: until then it shows `idle*`.
+given_back() { [ "$(sinfo --noheader --Node --nodes="$lost" --format=%T)" = idle ]; }
 
 agent() { # NODE: its agent, whose kernel log is a pipe of ours
     local node=$1

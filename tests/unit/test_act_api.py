@@ -144,7 +144,7 @@ def test_a_missing_or_forged_token_is_refused_counted_and_in_the_audit(served: S
 
 def test_a_viewer_who_approves_is_refused_counted_and_in_the_audit(served: Served) -> None:
     status, body = served.asked("POST", "/v1/approve", b'{"target": "a"}', "v" * 32)
-    assert (status, body) == (403, {"error": "vera is viewer: not enough for approve"})
+    assert (status, body) == (403, {"error": "vera is viewer: approve needs operator"})
     assert audited(served.site) == [("vera", "approve", False)]
     assert served.counted("nodewarden_act_requests_total", verb="approve", accepted="false") == 1
     assert not served.site.of(Command)
@@ -173,7 +173,7 @@ def test_a_standby_refuses_too_counts_it_and_says_that_no_audit_has_it(
     assert served.counted(refused, verb="approve", status="403") == 1
     assert [one.message for one in caplog.records if "refused_unaudited" in one.message] == [
         "refused_unaudited verb=approve by=nobody status=401 no valid token",
-        "refused_unaudited verb=approve by=vera status=403 vera is viewer: not enough for approve",
+        "refused_unaudited verb=approve by=vera status=403 vera is viewer: approve needs operator",
     ]
     assert audited(served.site) == []
 
