@@ -19,6 +19,7 @@ import msgspec
 
 from actions.notify.routing import Router
 from actions.notify.settings import NotifySettings, ReceiverSettings
+from nodewarden.settings_file import no_choice
 from nodewarden.toml_file import read_toml
 from telemetry.broker_security import readable_by_others
 from telemetry.errors import SettingsError
@@ -159,7 +160,7 @@ def _value(raw: Any, kind: Any, file: str, path: str) -> Any:
     try:
         found = msgspec.convert(raw, kind)
     except (msgspec.ValidationError, OverflowError) as error:
-        said = str(error).partition(" - at ")[0].replace("`", "")
+        said = no_choice(str(error), kind) or str(error).partition(" - at ")[0].replace("`", "")
         raise SettingsError(f"{file}: {path}: {said[:1].lower()}{said[1:]}") from None
     if isinstance(found, float) and not math.isfinite(found):
         raise SettingsError(f"{file}: {path}: expected a finite number")

@@ -149,12 +149,20 @@ def _converted(value: object, kind: Any, where: str, *, strict: bool) -> object:
 
 def _said(error: str, value: object, kind: Any) -> str:
     """What is wrong with the value, in one line, from what msgspec says of it."""
+    if choice := no_choice(error, kind):
+        return choice
     said = error.partition(", got ")[0].partition(" - at ")[0].replace("`", "")
-    if said.startswith(_NO_CHOICE) and (choices := list(_choices(kind))):
-        return f"{said.removeprefix(_NO_CHOICE)} is none of {', '.join(choices)}"
     if _NO_MATCH in said:
         said = f"expected {_wanted(kind)}"
     return f"{said[:1].lower()}{said[1:]} instead of {_shortened(value)}"
+
+
+def no_choice(error: str, kind: object) -> str:
+    """The words that the value may be, where msgspec says that it is none of them; else ""."""
+    if not error.startswith(_NO_CHOICE):
+        return ""
+    wrong = error.removeprefix(_NO_CHOICE).partition(" - at ")[0]
+    return f"{wrong} is none of {', '.join(_choices(kind))}"
 
 
 def _choices(kind: object) -> Iterator[str]:

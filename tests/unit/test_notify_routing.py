@@ -160,7 +160,7 @@ def test_different_groups_have_different_keys(a: dict[str, str], b: dict[str, st
         ({"route": {"receiver": "chat", "matchers": ["a=b"]}}, "the root takes everything"),
         ({"labels": {"node": "x"}}, "node is nodewarden's own label"),
         ({"image_url": "http://x/y.png"}, "image_url: no URL as https"),
-        ({"receivers": {"chat": {"kind": "slack"}}}, "receivers.chat.kind: invalid enum value"),
+        ({"receivers": {"chat": {"kind": "slack"}}}, "receivers.chat.kind: 'slack' is none of "),
         ({"receivers": {"chat": {"url": "http://x"}}}, "receivers.chat.kind: is missing"),
         ({"receivers": {"a b": {"kind": "webhook", "url": "http://x"}}}, "letters, digits"),
     ],
