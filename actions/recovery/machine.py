@@ -200,8 +200,10 @@ def _read_back(recovery: Recovery, seen: Look, now_s: float) -> Recovery:
         return _done(recovery, f"{recovery.reason}; nobody reads it back", now_s)
     if not seen.achieved or (recovery.state == "restarting" and seen.runs is False):
         return recovery
-    late = "found done, after no answer" if recovery.answered == "unknown" else recovery.reason
-    return _done(recovery, late, now_s)
+    said = "found done, after no answer" if recovery.answered == "unknown" else recovery.reason
+    if recovery.state == "restarting" and seen.runs:  # the answer may be older: "PENDING"
+        said = f"the job runs; {said}"
+    return _done(recovery, said, now_s)
 
 
 def _done(recovery: Recovery, reason: str, now_s: float) -> Recovery:
