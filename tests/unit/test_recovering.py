@@ -666,8 +666,8 @@ def test_show_tells_each_state_in_words() -> None:
         f"job {JOB} stopping: taken",
         f"job {JOB} cleaning: taken",
         f"job {JOB} replacing: not needed for in_place",
-        f"job {JOB} restarting: taken",
-        f"job {JOB} RUNNING: taken",
+        f"job {JOB} restarting: the job runs; taken",
+        f"job {JOB} RUNNING: the job runs; taken",
     ]
     assert any("[stop in_place node-a]" in line for line in words)
 
