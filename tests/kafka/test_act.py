@@ -130,12 +130,13 @@ def test_people_approve_pause_release_and_tell_the_engine(
 ) -> None:
     with ActService(clean_topics, tmp_path, "first") as service:
         service.wait_active()
-        tell(clean_topics, [incident("a", job="ask")])
-        wait_for(lambda: decided(clean_topics, "a") == ["waiting"])
+        tell(clean_topics, [incident("a", job="ask"), incident("b", job="ask")])
+        wait_for(lambda: decided(clean_topics, "b") == ["waiting"])
         assert service.asked("pause", OTTO, {})[0] == 200
         assert service.asked("resume", OTTO, {})[0] == 403
         assert service.asked("approve", OTTO, {"target": "a", "note": "seen"})[0] == 200
-        assert service.asked("false-alarm", OTTO, {"target": "a"})[0] == 200
+        assert service.asked("approve", OTTO, {"target": "b"})[0] == 200
+        assert service.asked("false-alarm", OTTO, {"target": "b"})[0] == 200
         assert service.asked("release", OTTO, {"target": "n1"})[0] == 200
         time.sleep(1.0)
         assert not any(isinstance(one, Command) for one in said(clean_topics))
@@ -143,6 +144,7 @@ def test_people_approve_pause_release_and_tell_the_engine(
         wait_for(lambda: finished(clean_topics, 2))
         shown = service.asked("incidents/a", VERA)[1]
         assert shown["outcomes"], shown
+        assert not service.asked("incidents/b", VERA)[1]["commands"]
     lines = read_all(clean_topics, TELEMETRY)
     assert [line.offset for line in lines] == [0, 1]  # no mark of a transaction between them
     assert [b'"action":"false_alarm"' in (line.value or b"") for line in lines] == [True, False]
