@@ -138,7 +138,7 @@ class ActionService:
         Each is asked for when its turn comes: what was taken before it counts already.
         """
         for one in self.ledger.approved():
-            if self.ledger.paused or not self._is_pending(one) or self.ledger.is_false_alarm(one):
+            if self.ledger.paused or not self._is_pending(one):
                 continue
             if one.expires_at is not None and now_s >= one.expires_at:
                 continue
@@ -159,8 +159,6 @@ class ActionService:
         decision = self.ledger.decisions.get(command.decision)
         if decision is None:
             return "its decision is no longer known"
-        if self.ledger.is_false_alarm(decision) and not self._is_stopped(decision):
-            return FALSE_ALARM
         recovery = self.ledger.recoveries.get(decision.id)
         if recovery is not None:
             why = "" if recovery.stopped else self.against(decision, incident_of, now_s)
@@ -170,11 +168,6 @@ class ActionService:
         # Work that comes and goes on a node changes nothing about what is to be done.
         wanted = msgspec.structs.replace(command.preconditions, states={})
         return why or difference(wanted, found)
-
-    def _is_stopped(self, decision: Decision) -> bool:
-        """Whether its job was stopped: the way back is the restart."""
-        recovery = self.ledger.recoveries.get(decision.id)
-        return recovery is not None and recovery.stopped
 
     def against(self, decision: Decision, incident_of: IncidentOf, now_s: float) -> str:
         """What the rails say against going on with what was begun in time; "" nothing."""
@@ -187,6 +180,9 @@ class ActionService:
 
         A person's own isolation or release has no incident, and no rails.
         """
+        if decision.state == "approved" and self.ledger.is_false_alarm(decision):
+            refused = _next(decision, "refused", FALSE_ALARM, now_s)
+            return msgspec.structs.replace(refused, source=self.place_of(decision.incident))
         if self._recheck is None or not decision.incident:
             return decision
         checked = self._recheck(

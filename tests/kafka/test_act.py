@@ -144,6 +144,7 @@ def test_people_approve_pause_release_and_tell_the_engine(
         wait_for(lambda: finished(clean_topics, 2))
         shown = service.asked("incidents/a", VERA)[1]
         assert shown["outcomes"], shown
+        wait_for(lambda: decided(clean_topics, "b")[-1] == "refused")
         assert not service.asked("incidents/b", VERA)[1]["commands"]
     lines = read_all(clean_topics, TELEMETRY)
     assert [line.offset for line in lines] == [0, 1]  # no mark of a transaction between them

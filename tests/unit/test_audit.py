@@ -18,11 +18,12 @@ from actions.audit import Auditor, Checked, differences
 from actions.ledger_log import encode
 from actions.rails import decide, recheck
 from actions.rules import DECIDING
-from actions.service import Asked
+from actions.service import FALSE_ALARM, Asked
 from actions.site import Site as Facts
 from telemetry.actions import (
     ActionRecord,
     ActRules,
+    Command,
     Decision,
     LedgerPart,
     Rail,
@@ -162,6 +163,22 @@ def test_what_the_rails_refuse_right_before_the_act_comes_out_too() -> None:
     last = [one for one in of.of(Decision) if isinstance(one, Decision)][-1]
     assert (last.state, last.reason) == ("refused", "the ladder no longer says it")
     assert last.source == (0, 1)
+    assert {"equal"} == {one.result for one in audit(of)}
+
+
+def test_a_false_alarm_refuses_what_was_approved_before_it_and_comes_out_too() -> None:
+    of = site()
+    one = of.start()
+    of.tell(incident("i1", action="restart"))
+    one.step(2)
+    one.ask(asked("pause"))
+    one.ask(asked("approve", "i1"))
+    one.ask(asked("false_alarm", "i1"))
+    one.ask(asked("resume", role="admin"))
+    one.step(2)
+    last = [one for one in of.of(Decision) if isinstance(one, Decision)][-1]
+    assert (last.state, last.reason) == ("refused", FALSE_ALARM)
+    assert of.of(Command) == []
     assert {"equal"} == {one.result for one in audit(of)}
 
 
