@@ -6,7 +6,8 @@ An answer of another shape, or one that says itself that something is wrong, is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from telemetry.hostlist import expand
 from telemetry.slurm_words import job_state, node_state
 
 SAID_MAX = 200
+Row = TypeVar("Row")
 _INVALID_NODE, _INVALID_JOB = 2018, 2017  # slurm_errno.h
 
 
@@ -109,13 +111,24 @@ def job(body: bytes, asked: str, name: str) -> JobSeen | None:
     found = _answer(body, asked).jobs
     if found is None:
         raise SourceUnavailable(f"{asked}: the answer holds no list of jobs")
+    row = the_one(found, lambda row: _is_named(row, name), asked, name)
+    return None if row is None else _job(row, name, asked)
+
+
+def the_one(
+    found: Sequence[Row], is_named: Callable[[Row], bool], asked: str, name: str
+) -> Row | None:  # fmt: skip
+    """The one of that name, beside whom only tasks of its array may stand; None of none at all.
+
+    Raises SourceUnavailable where there are others, or several.
+    """
     if not found:
         return None
-    rows = [row for row in found if _is_named(row, name)]
+    rows = [row for row in found if is_named(row)]
     if len(rows) != 1 or (len(found) > 1 and "_" not in name):
         why = f"{len(found)} jobs, and {len(rows)} of them {name}"
         raise SourceUnavailable(f"{asked}: the answer holds {why}")
-    return _job(rows[0], name, asked)
+    return rows[0]
 
 
 def _answer(body: bytes, asked: str) -> _Answer:

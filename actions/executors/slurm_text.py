@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC
 
-from actions.executors.slurm_json import hosts, is_task
+from actions.executors.slurm_json import hosts, is_task, the_one
 from actions.executors.slurm_port import JobSeen, NodeSeen
 from telemetry.errors import SourceUnavailable
 from telemetry.slurm_words import job_state, local_time, node_state, reason
@@ -36,13 +36,8 @@ def job(text: str, asked: str, name: str) -> JobSeen | None:
     Raises SourceUnavailable where it holds others, or several, or cannot be read.
     """
     found = list(_records(text, "JobId"))
-    if not found:
-        return None
-    rows = [row for row in found if _is_named(row, name)]
-    if len(rows) != 1 or (len(found) > 1 and "_" not in name):
-        why = f"{len(found)} jobs, and {len(rows)} of them {name}"
-        raise SourceUnavailable(f"{asked}: the answer holds {why}")
-    return _job(rows[0], name, asked)
+    row = the_one(found, lambda row: _is_named(row, name), asked, name)
+    return None if row is None else _job(row, name, asked)
 
 
 def _node(row: Fields, asked: str) -> NodeSeen:
