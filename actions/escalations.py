@@ -8,7 +8,7 @@ later recovery of the job brought it back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from actions.ledger import Ledger
 from actions.metrics import ActMetrics
 from actions.ports import Teller
-from telemetry.actions import Command, Decision, Outcome, Recovery
+from telemetry.actions import Command, Decision, Outcome, Recovery, Request
 from telemetry.errors import SourceUnavailable
 from telemetry.findings import Incident, stable_id
 
@@ -51,9 +51,10 @@ class Escalations:
     def tell(self, incidents: Mapping[str, Incident]) -> None:
         """Those of which people do not know yet. Nobody is told of a dry run."""
         cases = list(self._cases())
+        acks = self._acks() if cases else []
         said = False
         for case in cases:
-            over_at = self._over_at(case)
+            over_at = self._over_at(case, acks)
             if self._told.get(case.id) == (over_at is not None):
                 continue
             if case.id not in self._told:
@@ -95,18 +96,21 @@ class Escalations:
         self._teller.take(told, _paging(decision, told))
         return True
 
-    def _over_at(self, case: Case) -> float | None:
-        acks = [
-            one.at for one in self._ledger.requests.values()
-            if one.verb == "ack" and one.accepted and one.at >= case.since
-            and one.target in (case.incident, case.id)
+    def _acks(self) -> list[Request]:
+        """One search for all cases: there are many requests, and a round every moment."""
+        return [one for one in self._ledger.requests.values() if one.verb == "ack" and one.accepted]
+
+    def _over_at(self, case: Case, acks: Sequence[Request]) -> float | None:
+        acked = [
+            one.at for one in acks
+            if one.at >= case.since and one.target in (case.incident, case.id)
         ]  # fmt: skip
         back = [
             one.since for one in self._ledger.recoveries.values()
             if case.job and one.job == case.job and one.state == "running" and one.stopped
             and one.since >= case.since
         ]  # fmt: skip
-        return min(acks + back, default=None)
+        return min(acked + back, default=None)
 
 
 def escalation(case: Case, incident: Incident, over_at: float | None = None) -> Incident:
