@@ -156,7 +156,8 @@ def _what_if(asked: Asked, session: Session, against: Path) -> int:
             asked.logs(progress), first, second, asked.from_s, asked.to_s, progress.folded
         )
     scores = [scored for side in both if (scored := asked.score(side)) is not None]
-    origins = (AS_RECORDED if asked.named is None else str(asked.named), str(against))
+    unnamed = f"{AS_RECORDED}, of a capture the defaults"
+    origins = (unnamed if asked.named is None else str(asked.named), str(against))
     found = compared(both, asked.read, origins, scores)
     if asked.as_json:
         sys.stdout.write(json_text(what_if_object(found, both)))
