@@ -12,15 +12,13 @@ import msgspec
 
 from actions.ledger import Ledger
 from telemetry.actions import ActionRecord, LedgerPart
-from telemetry.archive_line import ArchiveLine
 from telemetry.errors import SourceUnavailable
+from telemetry.log_reading import read_piece
 from telemetry.ports import LogReader
 from telemetry.topics import ACTIONS
 
 PLACE = (ACTIONS, 0)
 BLOCK = 2_000
-POLL_S = 0.5
-SILENT_POLLS = 4  # the last offsets of a block may be transaction marks that nobody gets to see
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[ActionRecord] = msgspec.json.Decoder(ActionRecord)
@@ -77,7 +75,7 @@ def rebuild(reader: LogReader, entries_max: int, records_max: int) -> Rebuilt:
     while end > first and found.records < records_max and not snapshot:
         start = max(first, end - BLOCK)
         block: list[ActionRecord] = []
-        for line in between(reader, start, end):
+        for line in read_piece(reader, PLACE, start, end, marked=True):
             found.records += 1
             record = decode(line.value)
             found.rejected += record is None
@@ -92,20 +90,6 @@ def rebuild(reader: LogReader, entries_max: int, records_max: int) -> Rebuilt:
     for record in newer:
         found.ledger.take(record)
     return found
-
-
-def between(reader: LogReader, start: int, end: int) -> list[ArchiveLine]:
-    """The records of [start, end) that are there, in order; ends where no more come."""
-    reader.assign({PLACE: start})
-    found: list[ArchiveLine] = []
-    silent = 0
-    while silent < SILENT_POLLS and (not found or found[-1].offset < end - 1):
-        lines = reader.poll(POLL_S)
-        silent = 0 if lines else silent + 1
-        found += lines
-        if found and found[-1].offset == end - 2:
-            silent = max(silent, SILENT_POLLS - 1)  # most likely only the mark is left
-    return [line for line in found if line.offset < end]
 
 
 def _newest_whole(records: Sequence[ActionRecord]) -> tuple[list[LedgerPart], int]:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template
 
 from console import text
 from console.account_tables import RIGHT, facts, headline, percent, silent, tables
+from console.pages import pages
 from telemetry.accounts import Account, Hour
 
 BARS_MAX = 768  # hours
@@ -63,14 +64,4 @@ def _bars(hours: Sequence[Hour]) -> list[Bar]:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("console", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        visible=text.visible, name=text.name, utc=text.utc, iso=text.iso, duration=text.duration
-    )
-    return environment.get_template("account.html.j2")
+    return pages().get_template("account.html.j2")

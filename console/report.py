@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Generic, TypeVar
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup, escape
 
 from console import story as words
 from console import text
 from console.model import IncidentView, KernelLine, Report, TimelineEntry
+from console.pages import pages
 from console.plots import Plot, metric_plot, shared_time, step_plot
 from console.summary import facts, score_tables
 from telemetry.findings import ISOLATING, Evidence, Finding, Incident, Verdict
@@ -119,16 +120,9 @@ def _breakable(shown: str) -> Markup:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("console", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages()
     environment.filters.update(
-        visible=text.visible, name=text.name, utc=text.utc, clock=text.clock, iso=text.iso,
-        duration=text.duration, number=text.number, percent=words.percent, story=words.story,
+        clock=text.clock, number=text.number, percent=words.percent, story=words.story,
         who=words.who, since=words.since, several=text.several, breakable=_breakable,
     )  # fmt: skip
     environment.globals.update(

@@ -17,14 +17,13 @@ from telemetry.actions import Compared, Update
 from telemetry.archive_line import ArchiveLine
 from telemetry.codec import decode
 from telemetry.errors import SourceUnavailable
+from telemetry.log_reading import read_piece
 from telemetry.ports import Clock, LogReader
 from telemetry.records import Steps
 from telemetry.settings import VersionSettings
 from telemetry.topics import TELEMETRY
 
 EVERY_S = 5.0
-POLL_S = 0.5
-SILENT_POLLS = 4
 BLOCK = 5_000  # offsets that are read at once, backwards
 BACK_MAX = 2_000_000  # offsets of a partition; what lies before is not known
 WATCHED_MAX = 8  # updates at once; others wait their turn
@@ -130,7 +129,7 @@ class RerunReader:
         lowest = max(first, end - BACK_MAX)
         while end > lowest:
             start = max(lowest, end - BLOCK)
-            lines = _block(reader, partition, start, end)
+            lines = read_piece(reader, (TELEMETRY, partition), start, end)
             for line in lines:
                 watched.take(line)
             if lines and lines[0].timestamp_ms < since_ms:
@@ -142,18 +141,6 @@ class RerunReader:
             place = (TELEMETRY, partition)
             end = reader.bounds([place])[place][1]
             for start in range(watched.positions[partition], end, BLOCK):
-                for line in _block(reader, partition, start, min(start + BLOCK, end)):
+                for line in read_piece(reader, place, start, min(start + BLOCK, end)):
                     watched.take(line)
             watched.positions[partition] = end
-
-
-def _block(reader: LogReader, partition: int, start: int, end: int) -> list[ArchiveLine]:
-    """The records of [start, end) that are there, in order."""
-    reader.assign({(TELEMETRY, partition): start})
-    found: list[ArchiveLine] = []
-    silent = 0
-    while silent < SILENT_POLLS and (not found or found[-1].offset < end - 1):
-        lines = reader.poll(POLL_S)
-        silent = 0 if lines else silent + 1
-        found += lines
-    return [line for line in found if line.offset < end]
