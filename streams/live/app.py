@@ -31,7 +31,7 @@ Batch = tuple[int, TP, Sequence[ConsumerRecord]]
 Reload = Callable[[], Configuration | None]
 
 
-class _Pump:
+class Pump:
     """What the transport drives: places at once, batches through the channel to the agent."""
 
     def __init__(self, worker: StreamWorker) -> None:
@@ -39,14 +39,24 @@ class _Pump:
         self.refused = worker.refused
         self.channel: Any = None
 
-    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
-        await self.channel.put((generation, place, records))
+    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> bool:
+        """Into the channel, when there is room; False where a rebalance emptied it meanwhile."""
+        try:
+            await self.channel.put((generation, place, records))
+        except asyncio.CancelledError:
+            # Where its channels are full, Faust cancels whoever waits for room, not the task. Taken
+            # for the end of the task, it would stop the worker in the middle of the rebalance.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return False
+        return True
 
 
 def build(worker: StreamWorker, instance: str, reload: Reload) -> faust.App:
     """The app that feeds `worker`; `reload` gives changed settings, None where nothing changed."""
     configuration = worker.configuration
-    pump = _Pump(worker)
+    pump = Pump(worker)
     app: Any = _app(configuration, instance)  # its decorators and signals carry no types
     transport = transport_for(pump)
     url = app.conf.broker

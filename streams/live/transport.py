@@ -33,8 +33,9 @@ class Driver(Protocol):
         """Get ready for exactly these partitions; the offset to read each from."""
         ...
 
-    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
-        """Take records of one partition, in offset order."""
+    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> bool:
+        """Take records of one partition, in offset order; False where they were not taken, and
+        all that was read has to be read again."""
         ...
 
     async def refused(self, error: BaseException) -> None:
@@ -93,8 +94,11 @@ class SeekingConsumer(Consumer):
             if generation != self.app.consumer_generation_id or self._interrupted():
                 ready_for = None  # aiokafka may have read ahead from another place
                 continue
-            for place, batch in (records or {}).items():
-                await self.driver.batch(generation, TP(place.topic, place.partition), batch)
+            for read, batch in (records or {}).items():
+                place = TP(read.topic, read.partition)
+                if not await self.driver.batch(generation, place, batch):
+                    ready_for = None
+                    break
 
     def _interrupted(self) -> bool:
         return bool(not self.flow_active or self.app.rebalancing)
