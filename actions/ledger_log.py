@@ -13,7 +13,7 @@ import msgspec
 from actions.ledger import Ledger
 from telemetry.actions import ActionRecord, LedgerPart
 from telemetry.errors import SourceUnavailable
-from telemetry.log_reading import read_piece
+from telemetry.log_reading import read_whole_piece
 from telemetry.ports import LogReader
 from telemetry.topics import ACTIONS
 
@@ -64,7 +64,8 @@ def rebuild(reader: LogReader, entries_max: int, records_max: int) -> Rebuilt:
     """The ledger as it stands at the end of the log.
 
     records_max  so many are read at most; what lies before is not known
-    raises       SourceUnavailable where the topic is missing or the broker does not answer
+    raises       SourceUnavailable where there is no topic, or the broker does not answer or gives
+                 only a part: with a hole in the ledger things would be done twice
     """
     if not reader.partitions(ACTIONS):
         raise SourceUnavailable(f"no topic {ACTIONS}; make it: nodewarden topics create")
@@ -75,7 +76,7 @@ def rebuild(reader: LogReader, entries_max: int, records_max: int) -> Rebuilt:
     while end > first and found.records < records_max and not snapshot:
         start = max(first, end - BLOCK)
         block: list[ActionRecord] = []
-        for line in read_piece(reader, PLACE, start, end, marked=True):
+        for line in read_whole_piece(reader, PLACE, start, end):
             found.records += 1
             record = decode(line.value)
             found.rejected += record is None

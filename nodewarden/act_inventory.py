@@ -16,8 +16,8 @@ from telemetry.records import Hardware, Job, Maintenance, NodeInfo
 from telemetry.topics import INVENTORY
 
 KEYS_MAX = 200_000  # of each kind
-POLL_S, FIRST_POLL_S = 0.2, 1.0
-EMPTY_MAX = 10  # polls without a line: the last offsets may be none that anybody gets to see
+POLL_S = 0.2
+EMPTY_MAX = 50  # polls without a line: the end was compacted away
 SAME_BOOT_S = 60.0  # two words on one boot differ by no more: clocks and delays
 
 _TYPES: dict[str, Any] = {"sched": NodeInfo, "job": Job, "window": Maintenance, "hw": Hardware}
@@ -95,17 +95,16 @@ class InventoryTopic:
         found = _Known(self._known.booted_at)
         places = [(INVENTORY, number) for number in reader.partitions(INVENTORY)]
         bounds = reader.bounds(places)
-        reader.assign({place: bounds[place][0] for place in places})
-        left = {place: end for place, (begin, end) in bounds.items() if begin < end}
+        reader.assign({place: begin for place, (begin, _) in bounds.items()})
         empty = 0
-        while left and empty < EMPTY_MAX:
-            lines = reader.poll(FIRST_POLL_S)
+        while empty < EMPTY_MAX:
+            positions = reader.positions()
+            if all(positions.get(place, 0) >= end for place, (_, end) in bounds.items()):
+                break
+            lines = reader.poll(POLL_S)
             empty = 0 if lines else empty + 1
             for line in lines:
                 found.take(line)
-                place = (line.topic, line.partition)
-                if line.offset + 1 >= left.get(place, 0):
-                    left.pop(place, None)
         return found
 
 

@@ -17,7 +17,7 @@ from telemetry.actions import Compared, Update
 from telemetry.archive_line import ArchiveLine
 from telemetry.codec import decode
 from telemetry.errors import SourceUnavailable
-from telemetry.log_reading import read_piece
+from telemetry.log_reading import read_piece, read_whole_piece
 from telemetry.ports import Clock, LogReader
 from telemetry.records import Steps
 from telemetry.settings import VersionSettings
@@ -129,7 +129,7 @@ class RerunReader:
         lowest = max(first, end - BACK_MAX)
         while end > lowest:
             start = max(lowest, end - BLOCK)
-            lines = read_piece(reader, (TELEMETRY, partition), start, end)
+            lines = read_whole_piece(reader, (TELEMETRY, partition), start, end)
             for line in lines:
                 watched.take(line)
             if lines and lines[0].timestamp_ms < since_ms:
@@ -140,7 +140,10 @@ class RerunReader:
         for partition in self._partitions:
             place = (TELEMETRY, partition)
             end = reader.bounds([place])[place][1]
-            for start in range(watched.positions[partition], end, BLOCK):
-                for line in read_piece(reader, place, start, min(start + BLOCK, end)):
+            while (start := watched.positions[partition]) < end:
+                lines, reached = read_piece(reader, place, start, min(start + BLOCK, end))
+                for line in lines:
                     watched.take(line)
-            watched.positions[partition] = end
+                watched.positions[partition] = reached
+                if reached == start:  # a slow broker: the next round goes on here
+                    return

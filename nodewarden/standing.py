@@ -14,6 +14,7 @@ from collectors.agent.fetch import Endpoint
 from console.standing import NodeStanding, ShardStanding, SourceStanding, Standing
 from telemetry.archive_line import ArchiveLine
 from telemetry.errors import NodewardenError, SourceUnavailable
+from telemetry.log_reading import read_whole_piece
 from telemetry.metrics import BY_NAME
 from telemetry.ports import Clock, LogReader, Place
 from telemetry.settings import Configuration
@@ -21,7 +22,6 @@ from telemetry.settings import Configuration
 BLOCK = 5_000  # records that are read at once, from the end of the log backwards
 RECORDS_MAX = 400_000
 READ_MAX_S = 30.0
-POLL_S = 1.0
 SOURCES_MAX = 64
 MOST_SHARE = 0.5  # of the nodes: what they send is expected of all
 METRIC_SHARE = 0.75
@@ -114,24 +114,13 @@ def read_tail(reader: LogReader, place: Place, window_s: float, clock: Clock) ->
     until_s = clock.monotonic_s() + READ_MAX_S
     while end > first and tail.records < RECORDS_MAX and clock.monotonic_s() < until_s:
         start = max(first, end - BLOCK)
-        for line in reversed(_between(reader, place, start, end)):
+        for line in reversed(read_whole_piece(reader, place, start, end)):
             tail.take(line)
         end = start
         if tail.oldest_s is not None and tail.oldest_s < from_s:
             return tail
     tail.is_whole = end <= first
     return tail
-
-
-def _between(reader: LogReader, place: Place, start: int, end: int) -> list[ArchiveLine]:
-    reader.assign({place: start})
-    found: list[ArchiveLine] = []
-    while not found or found[-1].offset < end - 1:
-        lines = reader.poll(POLL_S)
-        if not lines:  # the last offsets may be none that anybody gets to see
-            break
-        found += lines
-    return [line for line in found if line.offset < end]
 
 
 def standing(

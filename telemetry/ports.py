@@ -84,6 +84,12 @@ class LogReader(Protocol):
         """
         ...
 
+    def positions(self) -> Mapping[Place, int]:
+        """Of each assigned partition the offset to read on from: past what the polls gave, and past
+        what nobody gets to see (the marks of transactions, what was taken back or compacted).
+        """
+        ...
+
     def close(self) -> None:
         """Leave."""
         ...

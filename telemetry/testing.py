@@ -216,7 +216,12 @@ class MemoryLogReader:
                     return found
                 found.append(line)
                 self._positions[place] = line.offset + 1
+            self._positions[place] = max(self._positions[place], self._log.bounds(place)[1])
         return found
+
+    def positions(self) -> Mapping[Place, int]:
+        """Where each partition is read on from."""
+        return dict(self._positions)
 
     def close(self) -> None:
         """Leave."""

@@ -139,6 +139,9 @@ class UntilIdle:
             self._stop.set()
         return found
 
+    def positions(self) -> Mapping[Place, int]:
+        return self._reader.positions()
+
     def close(self) -> None:
         self._reader.close()
 

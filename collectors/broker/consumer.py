@@ -100,6 +100,14 @@ class KafkaLogReader:
             self._ask_when_silent()
         return lines
 
+    def positions(self) -> Mapping[Place, int]:
+        """Of each assigned partition the offset to read on from, what nobody sees left behind."""
+        found = {
+            (one.topic, one.partition): self._asked("position", one, timeout_ms=self._timeout_ms)
+            for one in self._consumer.assignment()
+        }
+        return {place: int(offset) for place, offset in found.items() if offset is not None}
+
     def close(self) -> None:
         """Leave."""
         self._consumer.close(autocommit=False, timeout_ms=1000)

@@ -127,6 +127,14 @@ def test_a_new_assignment_forgets_the_old_one(world: World) -> None:
     assert offsets(world.read(3)) == [(FINDINGS, 1, 2), (TELEMETRY, 0, 1), (TELEMETRY, 0, 2)]
 
 
+def test_positions_are_past_what_was_given(world: World) -> None:
+    fill(world, TELEMETRY, 0, 3)
+    world.reader.assign({(TELEMETRY, 0): 1, (FINDINGS, 1): 0})
+    assert world.reader.positions() == {(TELEMETRY, 0): 1, (FINDINGS, 1): 0}
+    assert len(world.read(2)) == 2
+    assert world.reader.positions() == {(TELEMETRY, 0): 3, (FINDINGS, 1): 0}
+
+
 def test_a_record_comes_as_it_went(world: World) -> None:
     world.append(FINDINGS, 0, None, b"job/\xff")
     world.append(FINDINGS, 0, b"\x00 no json", None)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from collectors.broker.consumer import KafkaLogReader
 from collectors.broker.publisher import KafkaPublisher
+from collectors.broker.transactions import Transactions
+from collectors.link import Message
 from nodewarden.clock import SystemClock
+from telemetry.archive_line import ArchiveLine
 from telemetry.errors import OffsetGone, SourceUnavailable
+from telemetry.log_reading import EMPTY_MAX, read_piece, read_to_end
 from telemetry.settings import KafkaSettings
-from telemetry.topics import FINDINGS, TELEMETRY
+from telemetry.topics import ACTIONS, FINDINGS, TELEMETRY
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import fresh_topics
 from tests.kafka.proxy import Proxy
@@ -108,6 +114,32 @@ def test_news_after_silence_is_no_error(clean_topics: Broker) -> None:
         assert [] == list(reader.poll(0.5))
     fill(clean_topics, 1)
     assert 1 == len(some(reader, 1))
+    reader.close()
+
+
+class Counting(KafkaLogReader):
+    polls = 0
+
+    def poll(self, timeout_s: float) -> Sequence[ArchiveLine]:
+        self.polls += 1
+        return super().poll(timeout_s)
+
+
+def test_a_topic_that_ends_in_a_transaction_s_mark_is_read_to_its_end_without_waiting(
+    clean_topics: Broker,
+) -> None:
+    settings = KafkaSettings(brokers=(clean_topics.address,))
+    log = Transactions(settings, "test-reader")
+    for number in range(3):
+        log.commit([Message(ACTIONS, b"%d" % number, b"k", 0)])
+    log.close()
+    reader = Counting(settings, SystemClock(), committed=True)
+
+    assert [0, 2, 4] == [line.offset for line in read_to_end(reader, ACTIONS)]
+    assert reader.polls < EMPTY_MAX // 2
+    assert (ACTIONS, 0) in reader.positions()
+    lines, reached = read_piece(reader, (ACTIONS, 0), 2, 6)
+    assert ([2, 4], 6) == ([line.offset for line in lines], reached)
     reader.close()
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from nodewarden.act_reruns import RerunReader
 from telemetry.actions import Update
+from telemetry.archive_line import ArchiveLine
 from telemetry.codec import encode
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import LogReader
 from telemetry.records import Beat, Steps
 from telemetry.settings import VersionSettings
-from telemetry.testing import ManualClock, MemoryLog
+from telemetry.testing import ManualClock, MemoryLog, MemoryLogReader
 from telemetry.topics import TELEMETRY
 
 T = 1_700_000_000.0
@@ -25,16 +28,28 @@ def update() -> Update:
     )  # fmt: skip
 
 
+class Slow(MemoryLogReader):
+    """Gives one record a poll, and after `polls_max` of them nothing more."""
+
+    def __init__(self, log: MemoryLog, polls_max: int) -> None:
+        super().__init__(log, 1)
+        self._left = polls_max
+
+    def poll(self, timeout_s: float) -> Sequence[ArchiveLine]:
+        self._left -= 1
+        return super().poll(timeout_s) if self._left >= 0 else []
+
+
 class Telemetry:
     def __init__(self) -> None:
         self.clock, self.log = ManualClock(T), MemoryLog({TELEMETRY: 2})
-        self.away = False
+        self.away, self.polls_max = False, 1_000
         self.readers = RerunReader(self._reader, [0, 1], SETTINGS, self.clock)
 
     def _reader(self) -> LogReader:
         if self.away:
             raise SourceUnavailable("no broker")
-        return self.log.reader()
+        return Slow(self.log, self.polls_max)
 
     def say(self, at: float, first: int, count: int, *, job: str = "7", loss: float = 1.0,
             partition: int = 0) -> None:  # fmt: skip
@@ -82,6 +97,28 @@ def test_a_log_that_is_away_is_asked_again() -> None:
     assert told.looked() is None
     told.away = False
     told.say(T + 10.0, 10, 15)
+    assert ["loss False"] == told.looked()
+
+
+def test_what_a_slow_broker_has_not_given_yet_is_read_in_the_next_round() -> None:
+    told = Telemetry()
+    told.say(T - 100.0, 0, 20)
+    assert told.looked() is None
+    told.say(T + 10.0, 10, 5)
+    told.say(T + 20.0, 15, 5, loss=1.5)
+    told.polls_max = 1
+    assert told.looked() is None
+    assert ["loss True"] == told.looked()
+
+
+def test_a_look_back_that_a_slow_broker_cut_short_begins_anew() -> None:
+    told = Telemetry()
+    for number in range(20):
+        told.say(T - 100.0, number, 1)
+    told.polls_max = 15
+    assert told.looked() is None
+    told.polls_max = 1_000
+    told.say(T + 10.0, 17, 5)
     assert ["loss False"] == told.looked()
 
 
