@@ -28,6 +28,7 @@ from actions.desk import Desk, Reply
 from actions.metrics import ActMetrics
 from actions.service import TEXT_MAX, Asked
 from telemetry.actions import Verb
+from telemetry.addresses import host_port
 from telemetry.attempts import Attempt
 from telemetry.errors import SettingsError
 from telemetry.settings import ActSettings
@@ -83,17 +84,17 @@ class Api:
     def __enter__(self) -> Api:
         """Raises SettingsError where the address cannot be served."""
         address = self._settings.address
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
+        place = host_port(address)
+        if place is None:
             raise SettingsError(f"act.address: {address!r}: expected HOST:PORT, as 127.0.0.1:9120")
-        if not _is_loopback(host):
+        if not _is_loopback(place[0]):
             _log.warning(
                 "api_in_clear address=%s: tokens travel in clear; put TLS before it", address
             )
         self._loop = asyncio.new_event_loop()
         self._thread.start()
         try:
-            self._do(self._start(host, int(port)))
+            self._do(self._start(*place))
         except OSError as error:
             self.__exit__()
             raise SettingsError(f"act.address: {address}: {error.strerror or error}") from error
@@ -189,7 +190,7 @@ class Api:
 
 def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 

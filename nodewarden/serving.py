@@ -12,6 +12,7 @@ from types import FrameType
 
 from prometheus_client import CollectorRegistry, start_http_server
 
+from telemetry.addresses import host_port
 from telemetry.errors import SettingsError
 
 STOP_MAX_S = 4.5  # a call that waits for a lost broker must not hold the end up longer
@@ -29,12 +30,12 @@ def serve_metrics(registry: CollectorRegistry, address: str, key: str) -> Iterat
     if not address:
         yield
         return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    place = host_port(address)
+    if place is None:
         raise SettingsError(f"{key}: {address!r}: expected HOST:PORT, as 127.0.0.1:9109")
     try:
-        server, thread = start_http_server(int(port), host, registry)
-    except (OSError, OverflowError) as error:
+        server, thread = start_http_server(place[1], place[0], registry)
+    except OSError as error:
         raise SettingsError(f"{key}: {address}: {error}") from error
     try:
         yield

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from nodewarden.settings_file import CONFIG_VARIABLE, Effective, load
+from telemetry.addresses import host_port
 from telemetry.errors import SettingsError
 from telemetry.settings import Configuration
 
@@ -62,8 +63,7 @@ def with_broker(configuration: Configuration, broker: str | None) -> Configurati
     """`configuration`, its brokers replaced where `broker` is given. Raises SettingsError."""
     if broker is None:
         return configuration
-    host, _, port = broker.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+    if host_port(broker, port_min=1) is None:
         raise SettingsError(f"--broker {broker}: expected HOST:PORT, as 127.0.0.1:9092")
     kafka = msgspec.structs.replace(configuration.kafka, brokers=(broker,))
     return msgspec.structs.replace(configuration, kafka=kafka)

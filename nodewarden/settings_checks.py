@@ -8,6 +8,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from nodewarden.executor_checks import wrong_together
+from nodewarden.place_checks import wrong_places
 from nodewarden.rail_checks import wrong_rails
 from telemetry.broker_security import KEY as SECURITY
 from telemetry.broker_security import readable_by_others, uses_login
@@ -29,9 +30,10 @@ def check_together(
     _check_shards(configuration, origins)
     _check_kafka(configuration.kafka, origins)
     _check_readers(configuration.kafka.security, file, origins)
-    for key, why in (*wrong_together(configuration.act), *wrong_rails(configuration.act)):
+    act = configuration.act
+    for key, why in (*wrong_places(configuration), *wrong_together(act), *wrong_rails(act)):
         raise _Refused(origins, key, why)
-    token_file = configuration.act.slurm.token_file
+    token_file = act.slurm.token_file
     if token_file and readable_by_others(token_file):
         _log.warning("act.slurm.token_file: everybody can read %s; chmod o-r it", token_file)
 

@@ -16,6 +16,7 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 
 from collectors.central.syslog_frames import Frames
+from telemetry.addresses import host_port
 from telemetry.errors import SettingsError, SourceUnavailable
 from telemetry.settings import SyslogSettings
 
@@ -225,17 +226,17 @@ class SyslogServer:
 
 
 def _bound(address: str) -> tuple[socket.socket, socket.socket]:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
+    place = host_port(address)
+    if place is None:
         raise SettingsError(f"syslog.address: {address!r}: expected HOST:PORT, as 0.0.0.0:5514")
-    host = host.removeprefix("[").removesuffix("]")
+    host, port = place
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tcp, udp = socket.socket(family, socket.SOCK_STREAM), socket.socket(family, socket.SOCK_DGRAM)
     try:
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UDP_BUFFER_BYTES)
         udp.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
-        tcp.bind((host, int(port)))
+        tcp.bind((host, port))
         udp.bind((host, tcp.getsockname()[1]))
         tcp.listen(1_024)
     except OSError as error:
