@@ -225,7 +225,7 @@ def test_a_flood_on_the_step_socket_starves_nobody(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"exporters": ["nonsense"]}, "is no URL"),
+    [({"exporters": ["nonsense"]}, "collect.exporters: .nonsense.: expected http"),
      ({"exporters": [], "state_dir": "/proc/none"}, "collect.state_dir"),
      ({"exporters": [], "node": "a\nb"}, "does not print"),
      ({"exporters": [], "training_logs": ["relative"]}, "is no path"),
