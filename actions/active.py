@@ -14,12 +14,13 @@ from actions.controls import control_of, controls
 from actions.desk import Desk, Question, Reply
 from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
+from actions.notices import notice
 from actions.outside import Outside
 from actions.ports import Teller
 from actions.rules import rules_of
 from actions.service import ActionService
-from actions.site import Site, changes
-from actions.undone import UndoneWatch, warning
+from actions.site import Site, changes, running
+from actions.undone import UndoneWatch, held, warning
 from actions.updating import news
 from actions.view import shown
 from telemetry.actions import (
@@ -204,6 +205,10 @@ class Active:
             return Reply(200, {
                 "request": _plain(request), "decisions": _plain(decided),
                 "updates": _plain(updates), "warning": self._warning(request),
+                "notice": notice(
+                    request.verb, dry_run=self._settings.dry_run, paused=self._ledger.paused,
+                    command_s=self._settings.command_s, running=asked.running,
+                ),
             })  # fmt: skip
         missing = request.reason.startswith("no decision")
         return Reply(question.status or (404 if missing else 409), {"error": request.reason})
@@ -280,7 +285,11 @@ class Active:
         if now_s - self._housekept_s < HOUSEKEEPING_S:
             return
         self._housekept_s = now_s
-        self._ledger.forget(wall_s - self._settings.keep_s, self._feed.open_incidents())
+        self._ledger.forget(
+            wall_s - self._settings.keep_s, self._feed.open_incidents(),
+            in_force={one.decision for one in held(self._ledger).values()},
+            running=running(self._outside.view.site),
+        )  # fmt: skip
         self._feed.forget(wall_s)
         waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
         self._metrics.waiting.set(waiting)

@@ -130,6 +130,8 @@ def ask(session: Session, config: Path | None, verb: Verb, body: dict[str, objec
         for one in [*decisions, *answer.get("updates", [])]
     ]
     plain = f"{verb.replace('_', '-')} {body.get('target', '')}".strip()
-    click.echo("\n".join(said) or f"{plain}: {request.get('reason', 'taken')}")
+    notice = f"; {answer['notice']}" if answer.get("notice") else ""
+    for line in said or [f"{plain}: {request.get('reason', 'taken')}"]:
+        click.echo(line + notice)
     if answer.get("warning"):
         click.echo(f"warning: {answer['warning']}", err=True)

@@ -16,6 +16,7 @@ import pytest
 from actions.access import NEEDS, Access, Person, hashed, may
 from actions.api import LOGGED_PER_MINUTE, Api
 from actions.metrics import ActMetrics
+from actions.notices import DRY_RUN, PAUSED
 from nodewarden.act_client import ActClient
 from nodewarden.cli import run
 from telemetry.actions import Command, Request
@@ -23,16 +24,19 @@ from telemetry.attempts import Attempt
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
 from telemetry.records import Control
 from telemetry.settings import ActSettings
-from tests.acting import Instance, Site, incident
+from tests.acting import SETTINGS, Instance, Site, incident
 
 TOKEN = "o" * 32
-TOKENS = {"vera": hashed("v" * 32, "viewer"), "otto": hashed(TOKEN, "operator")}
+TOKENS = {
+    "vera": hashed("v" * 32, "viewer"), "otto": hashed(TOKEN, "operator"),
+    "anna": hashed("a" * 32, "admin"),
+}  # fmt: skip
 
 
 class Served:
     """An API over an instance that works until it is told to stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, dry_run: bool = False) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -41,7 +45,7 @@ class Served:
             address=address, url=f"http://{address}", token=TOKEN, tokens=TOKENS,
             body_max_bytes=512,
         )  # fmt: skip
-        self.site = Site()
+        self.site = Site(msgspec.structs.replace(SETTINGS, dry_run=dry_run))
         self.site.tell(incident(job="ask"))
         self.instance: Instance = self.site.start()
         self.instance.step(2)
@@ -232,6 +236,59 @@ def test_the_command_tells_what_was_tried(
     assert control.attempt.worked is False
     assert run(["tried", "b", *told[2:]], environ) == 2
     assert capsys.readouterr().err == "nodewarden: no decision and no incident b\n"
+
+
+ORDERS = [
+    ["isolate", "n7"], ["release", "n7"], ["approve", "a"], ["false-alarm", "a"], ["resume"],
+    ["update", "7", "--code", "v2"], ["rollback", "7"],
+]  # fmt: skip
+
+
+def ordered(served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What each of them says, after what is needed for it to be taken."""
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f'[act]\nurl = "{served.settings.url}"\n', "utf-8")
+    environ = {"NODEWARDEN_ACT__TOKEN": "a" * 32}
+    where = {False: ["--config", str(file)], True: ["--settings", str(file)]}
+    for version in ("v0", "v1"):
+        assert 0 == run(["update", "7", "--code", version, "--running", *where[True]], environ)
+    said = []
+    for order in ORDERS:
+        if order == ["resume"]:
+            assert 0 == run(["pause", *where[False]], environ)
+        capsys.readouterr()
+        assert 0 == run([*order, *where[order[0] == "update"]], environ), capsys.readouterr().err
+        said.append(capsys.readouterr().out.splitlines()[-1])
+    return said
+
+
+def test_an_order_in_a_dry_run_says_that_nothing_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Served(dry_run=True) as served:
+        said = ordered(served, tmp_path, capsys)
+    assert [f"{order[0]}: {DRY_RUN in line}" for order, line in zip(ORDERS, said, strict=True)] == [
+        f"{order[0]}: True" for order in ORDERS
+    ]
+
+
+def test_an_order_that_is_done_says_nothing_of_the_kind(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not [line for line in ordered(served, tmp_path, capsys) if "dry run" in line]
+
+
+def test_an_order_while_paused_says_that_nothing_is_done(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f'[act]\nurl = "{served.settings.url}"\n', "utf-8")
+    environ, where = {"NODEWARDEN_ACT__TOKEN": TOKEN}, ["--config", str(file)]
+    assert run(["pause", *where], environ) == 0
+    assert capsys.readouterr().out == "pause: taken\n"
+    assert run(["isolate", "n7", *where], environ) == 0
+    said = capsys.readouterr().out
+    assert f"isolated by otto; {PAUSED}, and after 60 s not at all" in said
 
 
 def test_i9_a_bulk_release_names_each_node_and_warns_of_the_one_with_an_open_incident(
