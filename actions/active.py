@@ -19,8 +19,8 @@ from actions.outside import Outside
 from actions.ports import Teller
 from actions.rules import rules_of
 from actions.service import ActionService
-from actions.site import Site, changes, running
-from actions.undone import UndoneWatch, held, warning
+from actions.site import Site, changes
+from actions.undone import UndoneWatch, warning
 from actions.updating import news
 from actions.view import shown
 from telemetry.actions import (
@@ -285,11 +285,7 @@ class Active:
         if now_s - self._housekept_s < HOUSEKEEPING_S:
             return
         self._housekept_s = now_s
-        self._ledger.forget(
-            wall_s - self._settings.keep_s, self._feed.open_incidents(),
-            in_force={one.decision for one in held(self._ledger).values()},
-            running=running(self._outside.view.site),
-        )  # fmt: skip
+        self._ledger.forget(wall_s - self._settings.keep_s, self._feed.open_incidents())
         self._feed.forget(wall_s)
         waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
         self._metrics.waiting.set(waiting)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from actions.rail_rules import NOWHERE, QUARANTINE, UNUSED, Question, where
 from telemetry.actions import Rail, RailContext
@@ -72,34 +73,33 @@ def breaker(asked: Question) -> Iterator[Rail]:
 
     A quarantine is one decision about many nodes, which a person takes: only others open it.
     """
-    wanted = dict(asked.context.recent)
-    if asked.verdict.step != "quarantine":
-        wanted.update(dict.fromkeys(asked.verdict.targets, asked.now_s))
-    is_open, words = breaker_open(wanted, asked.context, asked.settings, asked.now_s)
+    targets = asked.verdict.targets if asked.verdict.step != "quarantine" else ()
+    is_open, words = breaker_open(asked.context, asked.settings, targets)
     yield Rail("breaker", not is_open, words)
 
 
 def breaker_open(
-    recent: Mapping[str, float], context: RailContext, settings: RailSettings, now_s: float
+    context: RailContext, settings: RailSettings, targets: Iterable[str] = ()
 ) -> tuple[bool, str]:
-    """Whether it is open at `now_s`, and why.
+    """Whether it is open, and why.
 
-    recent  node -> when a verdict last wanted it out
+    targets  wanted out too, beside those of `context.recent`
 
     It opens at `breaker_nodes`, or at `breaker_share` of a rack, leaf, pool or job of which the
     size is known; once open it closes only at `breaker_close_nodes`.
     """
-    since_s = now_s - settings.breaker_window_s
-    wanted = [node for node, at in recent.items() if at > since_s]
-    count = f"{len(wanted)} nodes wanted out in {settings.breaker_window_s:g} s"
-    if len(wanted) >= settings.breaker_nodes:
+    added = {node for node in targets if node not in context.recent}
+    wanted = len(context.recent) + len(added)
+    count = f"{wanted} nodes wanted out in {settings.breaker_window_s:g} s"
+    if wanted >= settings.breaker_nodes:  # with fewer than that it can be asked who they are
         return True, f"{count}, it opens at {settings.breaker_nodes}"
-    for scope, of_it in sorted(Counter(_scopes(context, wanted)).items()):
+    nodes = chain(context.recent, added)
+    for scope, of_it in sorted(Counter(_scopes(context, nodes)).items()):
         size = context.sizes.get(scope)
         if size and of_it >= max(settings.breaker_share_nodes_min, settings.breaker_share * size):
             most = 100.0 * settings.breaker_share
             return True, f"{of_it} of {size} nodes of {scope} wanted out, it opens at {most:g} %"
-    if context.breaker_open and len(wanted) > settings.breaker_close_nodes:
+    if context.breaker_open and wanted > settings.breaker_close_nodes:
         return True, f"{count}; it is open and closes at {settings.breaker_close_nodes}"
     return False, f"{count}, it opens at {settings.breaker_nodes}"
 

@@ -52,10 +52,7 @@ def rail_context(ledger: Ledger, site: Site, settings: ActSettings, now_s: float
         paused=ledger.paused,
         first_start=first_at is None or now_s - first_at < settings.first_observe_s,
         breaker_open=_breaker_was_open(ledger, since_s),
-        recent={
-            node: at for node, at in ledger.wanted.items()
-            if at > now_s - rails.breaker_window_s
-        },
+        recent=ledger.wanted.since(now_s - rails.breaker_window_s),
     )  # fmt: skip
 
 
@@ -104,7 +101,7 @@ def _used(taken: list[tuple[Decision, float]], site: Site, now_s: float) -> dict
 
 def _breaker_was_open(ledger: Ledger, since_s: float) -> bool:
     """As the newest decision that asked it found it."""
-    for decision in reversed(ledger.decisions.values()):
+    for decision in ledger.of_breaker():
         if decision.at < since_s:
             continue
         for rail in decision.rails:

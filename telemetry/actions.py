@@ -6,6 +6,7 @@ the `Command` (the intent) before anything is done, the `Outcome` after it. Time
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -411,7 +412,7 @@ class RailContext(msgspec.Struct, frozen=True, kw_only=True):
     paused       the kill switch
     first_start  the ledger is empty: nothing is known of what was done before
     breaker_open the breaker was open at the last decision (hysteresis)
-    recent       nodes that verdicts wanted out, and when, within the breaker's window
+    recent       nodes that verdicts wanted out, and when, within the breaker's window alone
     """
 
     used: dict[str, Used] = {}
@@ -431,7 +432,7 @@ class RailContext(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     first_start: bool = False
     breaker_open: bool = False
-    recent: dict[str, float] = {}
+    recent: Mapping[str, float] = {}
 
 
 def decision_id(incident: str, verdict: Verdict) -> str:

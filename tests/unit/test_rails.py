@@ -154,7 +154,6 @@ def test_each_rail_refuses_with_its_numbers(context: dict[str, Any], rail: str, 
         {"attempts": {"n1": 2, "n2": 9}},
         {"used": {"job:j1": Used(1, 3), "job:j2": Used(9, 9), "rack:r2": Used(9, 9)}},
         {"recent": {f"m{number}": NOW - 1.0 for number in range(6)}},
-        {"recent": {f"m{number}": NOW - 600.0 for number in range(60)}},  # out of the window
         {"drained_by": {"n1": "", "n2": "alice"}},
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actions.budgets import breaker_open, charges
 from actions.rails import decide, recheck, tells
+from actions.wanted import Wanted
 from telemetry.actions import Decision, RailContext, Used, Where, decision_id
 from telemetry.findings import Incident, Suspect, Verdict
 from telemetry.settings import RailSettings
@@ -55,8 +56,10 @@ class Service:
 
     def context(self, now: float) -> RailContext:
         sizes = Counter(f"rack:{where.rack}" for where in self.places.values())
+        since = now - self.rules.breaker_window_s
         return msgspec.structs.replace(
-            FINE, used=self.used(now), places=self.places, recent=dict(self.recent),
+            FINE, used=self.used(now), places=self.places,
+            recent={node: at for node, at in self.recent.items() if at > since},
             breaker_open=self.open, sizes=dict(sizes), nodes=len(self.places),
         )  # fmt: skip
 
@@ -64,7 +67,7 @@ class Service:
         context = self.context(now)
         made = decide(verdict, incident, context, self.rules, now)
         self.recent |= dict.fromkeys(verdict.targets, now)
-        self.open, _ = breaker_open(self.recent, context, self.rules, now)
+        self.open, _ = breaker_open(self.context(now), self.rules)
         if made.state == "approved":
             for scope, count in charges(verdict, incident.job, context).items():
                 self.spent.append((now, scope, count))
@@ -148,24 +151,28 @@ def test_h10_the_breaker_counts_against_the_pool_and_not_against_the_cluster() -
 
 def test_h10_jobs_and_racks_have_their_own_denominators_and_small_ones_do_not_trip() -> None:
     places = {f"n{number}": Where(rack="r1", job="j1") for number in range(4)}
-    recent = {"n0": NOW, "n1": NOW}
-    known = msgspec.structs.replace(FINE, places=places, sizes={"job:j1": 4, "rack:r1": 16})
+    known = msgspec.structs.replace(
+        FINE, places=places, sizes={"job:j1": 4, "rack:r1": 16}, recent={"n0": NOW, "n1": NOW}
+    )
 
-    assert not breaker_open(recent, known, AUTO, NOW)[0]  # two of four: too few to be a mass
-    is_open, words = breaker_open({**recent, "n2": NOW}, known, AUTO, NOW)
+    assert not breaker_open(known, AUTO, ["n1"])[0]  # two of four: too few to be a mass
+    is_open, words = breaker_open(known, AUTO, ["n2"])
     assert (True, "3 of 4 nodes of job:j1 wanted out, it opens at 30 %") == (is_open, words)
 
 
 def test_h10_hysteresis_an_open_breaker_closes_only_when_few_are_wanted_out() -> None:
     known = msgspec.structs.replace(FINE, breaker_open=True)
     states = [
-        breaker_open({f"n{number}": NOW for number in range(count)}, known, AUTO, NOW)[0]
+        breaker_open(known, AUTO, [f"n{number}" for number in range(count)])[0]
         for count in range(9)
     ]
 
     assert [False] * 3 + [True] * 6 == states
-    aged = {f"n{number}": NOW - AUTO.breaker_window_s for number in range(100)}
-    assert not breaker_open(aged, known, AUTO, NOW)[0]
+    aged = Wanted(100)
+    for number in range(100):
+        aged.take(f"n{number}", NOW - AUTO.breaker_window_s)
+    known = msgspec.structs.replace(known, recent=aged.since(NOW - AUTO.breaker_window_s))
+    assert not breaker_open(known, AUTO)[0]
 
 
 def test_h10_a_tripped_breaker_stops_isolations_and_nothing_else() -> None:
