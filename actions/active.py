@@ -16,10 +16,10 @@ from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
 from actions.notices import notice
 from actions.outside import Outside
-from actions.ports import Teller
+from actions.ports import LooksAtOnce, Teller
 from actions.rules import rules_of
 from actions.service import ActionService
-from actions.site import Site, changes
+from actions.site import Site, changes, running
 from actions.undone import UndoneWatch, warning
 from actions.updating import news
 from actions.view import shown
@@ -66,7 +66,8 @@ class Active:
         self._refusals: list[float] = []
         self._untold: list[Control] = []
         self._housekept_s = clock.monotonic_s()
-        self._undone = UndoneWatch(outside.executor, service.ledger, clock)
+        looks = outside.looks or LooksAtOnce(outside.executor)
+        self._undone = UndoneWatch(looks, service.ledger, clock)
         self._carrying = Carrying(
             service, outside, self._feed, clock, metrics, instance, self._commit,
             self._untold.append,
@@ -285,7 +286,11 @@ class Active:
         if now_s - self._housekept_s < HOUSEKEEPING_S:
             return
         self._housekept_s = now_s
-        self._ledger.forget(wall_s - self._settings.keep_s, self._feed.open_incidents())
+        self._ledger.forget(
+            wall_s - self._settings.keep_s, self._feed.open_incidents(),
+            in_force=self._undone.in_force(), running=running(self._outside.view.site),
+            now_s=wall_s,
+        )  # fmt: skip
         self._feed.forget(wall_s)
         waiting = sum(one.state == "waiting" for one in self._ledger.decisions.values())
         self._metrics.waiting.set(waiting)

@@ -13,7 +13,6 @@ import msgspec
 from actions.recovery.table import ENDED
 from actions.site import Site, SiteBook, changes
 from actions.versions import Register
-from actions.wanted import Wanted
 from telemetry.actions import (
     ActionRecord,
     ActRules,
@@ -53,8 +52,7 @@ class Ledger:
         self._by_incident: dict[str, list[str]] = {}
         self._approved: dict[str, None] = {}  # ids of decisions
         self._controls: dict[float, int] = {}  # stream of Control records -> its next number
-        self.wanted = Wanted(entries_max)
-        self._of_breaker: dict[str, Decision] = {}  # those that asked it, oldest first
+        self.wanted: dict[str, float] = {}  # node -> when the ladder last wanted it out
         self.commands: dict[str, Command] = {}
         self._further: dict[str, list[Command]] = {}  # decision's id -> its other commands
         self.recoveries: dict[str, Recovery] = {}
@@ -158,10 +156,6 @@ class Ledger:
         said_at = self.false_alarms.get(decision.incident) if decision.incident else None
         return said_at is not None and (decision.by == "rails" or decision.at <= said_at)
 
-    def of_breaker(self) -> Iterator[Decision]:
-        """Those that asked the breaker, the newest first."""
-        return reversed(self._of_breaker.values())
-
     def find(self, target: str) -> Decision | None:
         """The decision of that id, or the newest of that incident that still waits."""
         if target in self.decisions:
@@ -170,16 +164,23 @@ class Ledger:
         found = [one for one in of_incident if one.state == "waiting"] or of_incident
         return found[-1] if found else None
 
-    def forget(self, before_s: float, still_open: Collection[str] = ()) -> None:
+    def forget(
+        self, before_s: float, still_open: Collection[str] = (), *,
+        in_force: Collection[str] = (), running: Collection[str] | None = None,
+        now_s: float | None = None,
+    ) -> None:  # fmt: skip
         """Drop what was over before.
 
         still_open  incidents that are told again: a forgotten decision of theirs would be made anew
+        in_force    decisions of which something still stands: a node that is out by them
+        running     jobs that run at `now_s`: their versions are kept; None where nobody says which
+        now_s       at least `before_s`
         """
         gone = [
             one.id
             for one in self.decisions.values()
             if one.at < before_s and one.state != "waiting" and not self._is_open(one.id)
-            and one.incident not in still_open
+            and one.incident not in still_open and one.id not in in_force
         ]  # fmt: skip
         for name in gone:
             self.drop(name)
@@ -189,18 +190,19 @@ class Ledger:
         self.snoozed = {name: until for name, until in self.snoozed.items() if until >= before_s}
         self.acked = dict(list(self.acked.items())[-self.entries_max :])
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
-        self.wanted.forget(before_s)
+        self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
         self.false_alarms = {
             name: at for name, at in self.false_alarms.items()
             if at >= before_s or name in still_open
         }  # fmt: skip
-        self.versions.forget(before_s, {one.job for one in self.live_recoveries()})
+        if running is not None:
+            running = {*running, *(one.job for one in self.live_recoveries())}
+        self.versions.forget(before_s, running, before_s if now_s is None else now_s)
 
     def drop(self, name: str) -> None:
         """Forget one decision, and what came of it."""
         decision = self.decisions.pop(name)
         self._approved.pop(name, None)
-        self._of_breaker.pop(name, None)
         others = self._by_incident[decision.incident]
         others.remove(name)
         if not others:
@@ -267,8 +269,6 @@ class Ledger:
             self._make_room()
         if known is None or said.revision > known.revision:
             self.decisions[said.id] = said
-            if any(rail.name == "breaker" for rail in said.rails):
-                self._of_breaker[said.id] = said
             self._approved.pop(said.id, None)
             if said.state == "approved":
                 self._approved[said.id] = None
@@ -276,7 +276,7 @@ class Ledger:
         wants_out = said.verdict.action in ISOLATING and said.verdict.step != "quarantine"
         if wants_out and said.rails:
             for node in said.verdict.targets:
-                self.wanted.take(node, said.verdict.at)
+                self.wanted[node] = max(self.wanted.get(node, 0.0), said.verdict.at)
         if said.source is not None:
             partition, offset = said.source
             self.positions[partition] = max(self.positions.get(partition, 0), offset)

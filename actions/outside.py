@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actions.ports import ActionLog, Executor, JobFacts, Teller
+from actions.ports import ActionLog, Executor, JobFacts, Looks, Teller
 from actions.site import SiteView
 from telemetry.actions import Compared, Decision, Update
 from telemetry.ports import LogReader
@@ -40,6 +40,7 @@ class Outside(msgspec.Struct, frozen=True):
     version  of nodewarden
     job      what is known of a job, by its id
     compared what the steps say that were made again after an update; None while nobody knows
+    looks    how nodes are that were taken out; None: the executor answers that at once
     """
 
     log: ActionLog
@@ -53,3 +54,4 @@ class Outside(msgspec.Struct, frozen=True):
     version: str = "unknown"
     job: Callable[[str], JobFacts] = nobody_knows
     compared: Callable[[Update], list[Compared] | None] = not_compared
+    looks: Looks | None = None

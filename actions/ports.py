@@ -34,6 +34,38 @@ class Executor(Protocol):
         ...
 
 
+class Looks(Protocol):
+    """Looks how nodes are, in its own time: who asks waits for nothing."""
+
+    def ask(self, nodes: Sequence[str]) -> None:
+        """Begin a look; whoever asks again first waits for its answer."""
+        ...
+
+    def answer(self) -> Preconditions | None:
+        """What it found, told once; None while it is under way.
+
+        Raises SourceUnavailable where nobody answered.
+        """
+        ...
+
+
+class LooksAtOnce:
+    """A `Looks` for what answers at once."""
+
+    def __init__(self, world: Executor) -> None:
+        self._world = world
+        self._nodes: Sequence[str] | None = None
+
+    def ask(self, nodes: Sequence[str]) -> None:
+        """See the port."""
+        self._nodes = nodes
+
+    def answer(self) -> Preconditions | None:
+        """See the port."""
+        nodes, self._nodes = self._nodes, None
+        return None if nodes is None else self._world.observe(nodes)
+
+
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What others than the scheduler know of a job; None where nobody does.
 

@@ -81,6 +81,11 @@ def sizes_of(places: Mapping[str, Where]) -> dict[str, int]:
     return dict(sizes)
 
 
+def running(site: Site) -> set[str] | None:
+    """Jobs that run on a node; None where nobody lists any node."""
+    return {place.job for place in site.places.values() if place.job} if site.places else None
+
+
 def changes(before: Site, after: Site, at: float) -> list[SiteFacts]:
     """The records that make `after` of `before`, both canonical; none where nothing changed.
 

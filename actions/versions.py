@@ -17,8 +17,8 @@ from telemetry.findings import stable_id
 from telemetry.launching import VERSION_PATTERN
 
 KINDS = ("code", "config")
-OF_JOB_MAX = 100  # updates of one job; the oldest go
-JOBS_MAX = 10_000
+OF_JOB_MAX = 100  # updates of one job; the oldest go that say nothing of what it runs
+JOBS_MAX = 10_000  # those of which nothing was said for longest go
 PENDING: frozenset[UpdateState] = frozenset({"waiting", "ordered", "joined"})
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,252}")
 _VERSION = re.compile(VERSION_PATTERN)
@@ -29,15 +29,18 @@ class Register:
 
     def __init__(self) -> None:
         self._jobs: dict[str, dict[str, Update]] = {}
+        self._ran_at: dict[str, float] = {}  # job -> when it may last have run
 
     def take(self, said: Update) -> None:
         """A newer revision replaces the older one."""
-        of_job = self._jobs.setdefault(said.job, {})
+        of_job = self._jobs.pop(said.job, {})
+        self._jobs[said.job] = of_job  # the newest is the last
         known = of_job.get(said.id)
         if known is None or said.revision > known.revision:
             of_job[said.id] = said
-        while len(of_job) > OF_JOB_MAX:
-            del of_job[next(iter(of_job))]
+        if len(of_job) > OF_JOB_MAX:
+            needed = _needed(of_job.values())
+            del of_job[next((name for name in of_job if name not in needed), next(iter(of_job)))]
         while len(self._jobs) > JOBS_MAX:
             del self._jobs[next(iter(self._jobs))]
 
@@ -75,12 +78,19 @@ class Register:
         ran = [one for one in self.of(job) if one.ran_at is not None]
         return sorted(ran, key=lambda one: one.ran_at or 0.0)[-1] if ran else None
 
-    def forget(self, before_s: float, known: Collection[str] = ()) -> None:
-        """Drop jobs of which nothing was said since, but those that are `known` to run."""
+    def forget(self, before_s: float, running: Collection[str] | None, now_s: float) -> None:
+        """Drop jobs of which nothing was said since, and that were not seen to run since.
+
+        running  jobs that run now; None where nobody says which: then any may
+        """
+        for job in self._jobs:  # of one that was not asked about before it counts from here on
+            if running is None or job in running or job not in self._ran_at:
+                self._ran_at[job] = now_s
         self._jobs = {
             job: of_job for job, of_job in self._jobs.items()
-            if job in known or max(one.at for one in of_job.values()) >= before_s
+            if max(self._ran_at[job], *(one.at for one in of_job.values())) >= before_s
         }  # fmt: skip
+        self._ran_at = {job: self._ran_at[job] for job in self._jobs}
 
 
 def asked(
@@ -175,6 +185,14 @@ def judged(update: Update, compared: Iterable[Compared], now_s: float) -> Update
     said = ", ".join(f"{one.quantity} by {one.worst:.3g} (at most {one.limit:g})" for one in bad)
     why = f"re-run steps differ: {said}; `nodewarden rollback {update.job}` takes it back"
     return changed(update, "differs", why, now_s, compared=found)
+
+
+def _needed(updates: Collection[Update]) -> set[str]:
+    """Ids of those that say what the job runs of each kind, or is to run, and of the newest."""
+    found = {one.id for one in updates if one.state in PENDING}
+    ran = sorted((one for one in updates if one.ran_at is not None), key=lambda x: x.ran_at or 0.0)
+    of_kind = {kind: one.id for one in ran for kind in one.versions}
+    return found | set(of_kind.values()) | {list(updates)[-1].id}
 
 
 def _id(register: Register, job: str, now_s: float) -> str:

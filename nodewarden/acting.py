@@ -16,7 +16,7 @@ from actions.ledger import Ledger
 from actions.ledger_log import encode, key_of, rebuild
 from actions.metrics import ActMetrics
 from actions.outside import Outside, Point, no_point, nobody_knows, not_compared
-from actions.ports import Executor, JobFacts, Teller
+from actions.ports import Executor, JobFacts, Looks, Teller
 from actions.service import ActionService, Decide, Recheck, observing
 from actions.site import Site, SiteView
 from collectors.broker.consumer import KafkaLogReader
@@ -66,6 +66,7 @@ class Acting:
     site      what they read beside the ledger, as it is now; None: they read only of a pause
     compared  what the steps say that were made again after an update
     job       what is known of a job, by its id
+    looks     how nodes are that were taken out; None: the executor answers that at once
     telling   tells people, while the block runs, of what `tells` says
     raises    Fenced, PublishError, SourceUnavailable: the process ends, and may start again
     """
@@ -76,9 +77,9 @@ class Acting:
         recheck: Recheck | None = None, telling: Telling = _nobody,
         tells: Callable[[Decision], bool] = lambda _decision: True, point: Point = no_point,
         compared: Callable[[Update], list[Compared] | None] = not_compared,
-        job: Callable[[str], JobFacts] = nobody_knows,
+        job: Callable[[str], JobFacts] = nobody_knows, looks: Looks | None = None,
     ) -> None:  # fmt: skip
-        self._job = job
+        self._job, self._looks = job, looks
         self._compared = compared
         self._configuration, self._executor, self._desk = configuration, executor, desk
         self._clock, self._metrics = clock, metrics
@@ -157,6 +158,7 @@ class Acting:
         outside = Outside(
             KafkaActionLog(transactions), incidents, self._executor, control, teller,
             self._tells, self._point, view, version(), self._job, compared=self._compared,
+            looks=self._looks,
         )  # fmt: skip
         return Active(
             service, outside, self._desk, self._configuration.act, self._clock, self._metrics,

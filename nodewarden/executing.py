@@ -23,6 +23,7 @@ from actions.executors.with_launcher import WithLauncher
 from actions.notify.http import UrllibHttp
 from actions.notify.settings import ReceiverSettings
 from actions.ports import Executor, JobFacts
+from nodewarden.act_looks import Lookout
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
 from telemetry.settings import ActSettings
@@ -43,6 +44,15 @@ def executor(settings: ActSettings, clock: Clock) -> Executor:
     if made is None:
         raise SettingsError("act.dry_run: false, and act.executor says nobody who could act")
     return made
+
+
+def lookout(settings: ActSettings, clock: Clock) -> Lookout | None:
+    """Looks at nodes beside the executor, with connections of its own; None where that is no
+    question to anybody outside. Raises SettingsError.
+    """
+    if settings.executor != "slurm" or settings.dry_run:
+        return None
+    return Lookout(slurm(settings, clock).observe)
 
 
 def check_executor(settings: ActSettings, clock: Clock) -> None:

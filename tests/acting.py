@@ -14,7 +14,7 @@ from actions.ledger import Ledger
 from actions.ledger_log import decode, encode, rebuild
 from actions.metrics import ActMetrics
 from actions.outside import Outside, nobody_knows, not_compared
-from actions.ports import JobFacts, Teller
+from actions.ports import JobFacts, Looks, Teller
 from actions.service import ActionService, Asked, Decide, Recheck, observing, outcome
 from actions.site import Site as Facts
 from actions.site import SiteView
@@ -113,6 +113,7 @@ class Site:
         self.teller: Teller | None = None
         self.tells: Callable[[Decision], bool] = lambda _decision: True
         self.job: Callable[[str], JobFacts] = nobody_knows
+        self.looks: Looks | None = None
         self.instance: Instance | None = None
         self.commits = 0
 
@@ -158,6 +159,7 @@ class Instance:
         outside = Outside(
             self, site.log.reader(), site.world, self._control, site.teller, site.tells,
             point=self._point, view=view, job=site.job, compared=site.compared,
+            looks=site.looks,
         )  # fmt: skip
         self.active = Active(
             service, outside, self.desk, site.settings, site.clock, self.metrics, "test"

@@ -23,7 +23,7 @@ from nodewarden.act_reruns import RerunReader
 from nodewarden.act_site import SiteReader
 from nodewarden.acting import Acting, live_partitions
 from nodewarden.clock import SystemClock
-from nodewarden.executing import executor, with_spares
+from nodewarden.executing import executor, lookout, with_spares
 from nodewarden.notify_file import read_notify_file
 from nodewarden.notifying import notifying
 from nodewarden.service_log import service_log
@@ -49,7 +49,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
     configuration = session.configured(config, broker)
     settings = configuration.act
     clock, metrics, desk = SystemClock(), ActMetrics(), Desk()
-    acts = executor(settings, clock)
+    acts, looks = executor(settings, clock), lookout(settings, clock)
     if not settings.tokens:
         LOG.warning("no_tokens act.tokens is empty: nobody can approve or pause anything")
     calendar(settings.rails.maintenance)
@@ -83,10 +83,12 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
         acting = Acting(
             configuration, acts, desk, clock, metrics, decide=decide,
             site=lambda: site.site, job=with_spares(jobs.facts, settings, clock),
-            recheck=recheck, telling=telling, tells=tells, compared=reruns.compared,
+            recheck=recheck, telling=telling, tells=tells, compared=reruns.compared, looks=looks,
         )  # fmt: skip
         threading.Thread(target=jobs.run, args=(stop,), name="jobs", daemon=True).start()
         threading.Thread(target=reruns.run, args=(stop,), name="reruns", daemon=True).start()
+        if looks is not None:
+            threading.Thread(target=looks.run, args=(stop,), name="looks", daemon=True).start()
         site.refresh()
         threading.Thread(target=site.run, args=(stop,), name="site", daemon=True).start()
         acting.run(stop)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from actions.ledger import Ledger
-from actions.undone import EVERY_S, UndoneWatch, held, readmitted, warning
-from telemetry.actions import Command, Lease, Outcome, Preconditions, Request
+from actions.ports import LooksAtOnce
+from actions.undone import EVERY_S, UndoneWatch, drains, held, readmitted, warning
+from nodewarden.act_looks import Lookout
+from telemetry.actions import Command, Lease, Outcome, OutcomeStatus, Preconditions, Request
+from telemetry.errors import SourceUnavailable
 from telemetry.testing import ManualClock
 from tests.acting import SETTINGS, Site, World, incident
+from tests.recovering import TARGET, Cluster, broken
 from tests.slurm_fake import FakeSlurm, command, executor
 
+DAY_S = 86_400.0
 DRAINED = {"n1": "IDLE+DRAIN"}
 
 
@@ -46,7 +56,7 @@ def did(action: str, at_s: float, **changes: object) -> list[Command | Outcome]:
 def watch(ledger: Ledger) -> tuple[UndoneWatch, Scheduler, ManualClock]:
     clock = ManualClock()
     scheduler = Scheduler(clock)
-    return UndoneWatch(scheduler, ledger, clock), scheduler, clock
+    return UndoneWatch(LooksAtOnce(scheduler), ledger, clock), scheduler, clock
 
 
 def test_a_node_that_somebody_gave_back_is_released_and_left_alone() -> None:
@@ -85,10 +95,182 @@ def test_what_we_gave_back_ourselves_is_nobody_elses_word() -> None:
 @pytest.mark.parametrize("changes", [{"dry_run": True}, {"step": "stop"}, {"action": "restart"}])
 def test_only_a_drain_that_was_made_can_be_undone(changes: dict[str, object]) -> None:
     first, second = did("isolate", 10.0)
-    assert {} == held(told(msgspec.structs.replace(first, **changes), second))
-    assert {} == held(told(first))
-    failed = msgspec.structs.replace(second, status="unknown")
-    assert {} == held(told(first, failed))
+    assert {} == drains(told(msgspec.structs.replace(first, **changes), second))
+    assert {} == drains(told(first))
+    assert isinstance(second, Outcome)
+    refused = msgspec.structs.replace(second, status="refused")
+    assert {} == drains(told(first, refused))
+
+
+def unsure(status: OutcomeStatus, *nodes: str) -> Ledger:
+    """A drain of which nobody knows what it did to each."""
+    one = command("isolate", *nodes, intent_at=10.0)
+    return told(one, Outcome(command=one.id, at=10.0, status=status, reason="nobody knows"))
+
+
+OUT = Preconditions(states={"n1": "IDLE+DRAIN"}, owners={"n1": "nodewarden"})
+IN = Preconditions(states={"n1": "IDLE"}, owners={"n1": ""})
+
+
+@pytest.mark.parametrize(
+    "ledger", [unsure("unknown", "n1"), unsure("failed", "n1", "n2"), unsure("refused", "n1", "n2")]
+)
+def test_a_drain_of_an_unknown_outcome_is_undone_only_where_it_was_seen(ledger: Ledger) -> None:
+    assert {} == held(ledger)
+    one, scheduler, clock = watch(ledger)
+    scheduler.seen = IN  # the call may still be on its way
+    assert [] == one.news({})
+    assert set() == one.in_force()
+    clock.advance(EVERY_S)
+    scheduler.seen = OUT
+    assert [] == one.news({})
+    assert {"d1"} == one.in_force()
+    clock.advance(EVERY_S)
+    scheduler.seen = IN
+    assert ["n1"] == [request.target for request in one.news({})]
+
+
+def test_a_drain_of_a_recovery_that_went_to_a_person_is_watched_too() -> None:
+    site = Cluster()
+    site.world.behaves["drain"] = ["lost"]
+    site.world.readable = False
+    site.tell(broken())
+    one = site.start()
+    site.run_for(60.0)
+    assert ["escalated"] == [recovery.state for recovery in site.recoveries()]
+    assert "nodewarden" == site.world.owners[TARGET]
+    site.world.owners[TARGET] = ""
+    one.step()
+    site.run_for(30.0)
+    assert [TARGET] == [request.target for request in site.of(Request)]  # type: ignore[union-attr]
+
+
+class Slow:
+    """A `Looks` that takes its time."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.found: Preconditions | None = None
+
+    def ask(self, nodes: Sequence[str]) -> None:
+        self.asked.append(list(nodes))
+
+    def answer(self) -> Preconditions | None:
+        found, self.found = self.found, None
+        return found
+
+
+def test_what_was_seen_before_the_drain_is_no_word_on_it() -> None:
+    ledger, looks, clock = told(*did("isolate", 10.0)), Slow(), ManualClock()
+    one = UndoneWatch(looks, ledger, clock)
+    assert [] == one.news({})
+    for record in (*did("release", 11.0), *did("isolate", 12.0)):
+        ledger.take(record)
+    looks.found = IN
+    assert [] == one.news({})
+    clock.advance(EVERY_S)
+    assert [] == one.news({})
+    looks.found = IN
+    assert ["n1"] == [request.target for request in one.news({})]
+
+
+def test_one_look_at_a_time_however_long_it_takes() -> None:
+    looks, clock = Slow(), ManualClock()
+    one = UndoneWatch(looks, told(*did("isolate", 10.0)), clock)
+    for _ in range(10):
+        assert [] == one.news({})
+        clock.advance(EVERY_S)
+    assert [["n1"]] == looks.asked
+
+
+def test_a_scheduler_that_hangs_holds_up_no_decision() -> None:
+    hangs, stop = threading.Event(), threading.Event()
+    waits = threading.Event()
+
+    def observe(nodes: Sequence[str]) -> Preconditions:
+        waits.set()
+        assert hangs.wait(30.0)
+        return Preconditions(states={"node-a": "IDLE"}, owners={"node-a": ""})
+
+    looks = Lookout(observe)
+    thread = threading.Thread(target=looks.run, args=(stop,))
+    thread.start()
+    try:
+        site = Site(msgspec.structs.replace(SETTINGS, dry_run=False))
+        site.looks = looks
+        site.tell(incident("a"))
+        running = site.start()
+        for _ in range(3):
+            running.step()
+        site.clock.advance(EVERY_S)
+        running.step()
+        assert waits.wait(30.0)
+        site.tell(incident("b"))
+        running.step(3)  # it is still looking
+        assert 2 == len(site.of(Outcome))
+        assert [] == site.of(Request)
+        hangs.set()
+        until_s = time.monotonic() + 30.0
+        while not site.of(Request):
+            assert time.monotonic() < until_s
+            running.step()
+            time.sleep(0.01)
+    finally:
+        hangs.set()
+        stop.set()
+        thread.join(30.0)
+    assert ["node-a"] == [one.target for one in site.of(Request)]  # type: ignore[union-attr]
+
+
+def test_a_look_that_fails_is_told_once_and_the_next_one_is_made() -> None:
+    stop, fails = threading.Event(), [True, False]
+
+    def observe(nodes: Sequence[str]) -> Preconditions:
+        if fails.pop(0):
+            raise SourceUnavailable("hangs")
+        return IN
+
+    looks = Lookout(observe)
+    thread = threading.Thread(target=looks.run, args=(stop,))
+    thread.start()
+    try:
+        for _ in range(2):
+            looks.ask(["n1"])
+            until_s, found = time.monotonic() + 30.0, "nothing"
+            while found == "nothing":
+                assert time.monotonic() < until_s
+                with contextlib.suppress(SourceUnavailable):
+                    found = "nothing" if (seen := looks.answer()) is None else str(seen.states)
+                    continue
+                found = "no answer"
+            assert found == ("no answer" if len(fails) == 1 else "{'n1': 'IDLE'}")
+    finally:
+        stop.set()
+        thread.join(30.0)
+
+
+def test_as_long_as_a_node_is_out_the_drain_is_not_forgotten() -> None:
+    site = Site(msgspec.structs.replace(SETTINGS, dry_run=False))
+    slurm = FakeSlurm("node-a")
+    site.world = executor(slurm)  # type: ignore[assignment]
+    site.tell(incident("a"))
+    running = site.start()
+    running.step(3)
+    assert 1 == len(slurm.calls)
+    site.tell(incident("a", rev=1, closed_at=site.clock.time_s()))
+    for _ in range(10):
+        site.clock.advance(DAY_S)
+        running.step(2)
+    slurm.set("node-a", "IDLE")
+    site.clock.advance(EVERY_S)
+    running.step(2)
+    (request,) = site.of(Request)
+    assert isinstance(request, Request)
+    assert "node-a" == request.target
+    for _ in range(3):
+        site.clock.advance(DAY_S)
+        running.step(2)
+    assert {} == running.ledger.decisions
 
 
 def test_a_job_may_have_again_what_was_given_back_and_nothing_that_is_out() -> None:

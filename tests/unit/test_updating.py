@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from actions.audit import Auditor
-from telemetry.actions import Command, Compared, Decision, Update
+from actions.site import Site as Facts
+from telemetry.actions import Command, Compared, Decision, Update, Where
 from telemetry.topics import ACTIONS
 from tests.acting import allowing, asked
 from tests.recovering import JOB, REAL, TARGET, Cluster, broken
@@ -247,3 +248,19 @@ def test_what_differs_is_counted_for_the_alert() -> None:
     again.step(3)
     assert 1.0 == again.metrics.updates.labels("differs")._value.get()
     assert 0.0 == again.metrics.updates.labels("running")._value.get()
+
+
+def test_what_a_running_job_runs_outlives_what_the_ledger_forgets() -> None:
+    site = Cluster()
+    site.facts = Facts(places={TARGET: Where(job=JOB)})
+    one = site.start()
+    update(site, running=True)
+    for _ in range(10):
+        site.clock.advance(DAY_S)
+        one.step()
+    assert {"code": "v2"} == one.ledger.versions.running(JOB)
+    site.facts = Facts(places={TARGET: Where(job="8")})
+    for _ in range(9):
+        site.clock.advance(DAY_S)
+        one.step()
+    assert {} == one.ledger.versions.running(JOB)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.versions import Register, asked, changed, due, judged, rolled_back, told
+from actions.versions import OF_JOB_MAX, Register, asked, changed, due, judged, rolled_back, told
 from telemetry.actions import Compared, Update
 
 DAY_S = 86_400.0
@@ -158,6 +159,72 @@ def test_re_run_steps_that_differ_flag_it_and_offer_the_way_back() -> None:
     assert "loss by 0.5 (at most 0.02)" in other.reason
     assert "`nodewarden rollback 7`" in other.reason
     assert "unproved" == judged(made, [], T + 9.0).state
+
+
+WEEK_S = 7 * DAY_S
+
+
+def days(known: Register, first: int, last: int, running: set[str] | None) -> None:
+    """The housekeeping of so many days."""
+    for day in range(first, last):
+        known.forget(T + day * DAY_S - WEEK_S, running, T + day * DAY_S)
+
+
+def test_what_a_running_job_runs_is_not_forgotten_however_long_ago_it_was_said() -> None:
+    known = Register()
+    ran(known, wish(known, code="v1")[0], T + 1.0)
+    days(known, 0, 30, {"7"})
+    assert {"code": "v1"} == known.running("7")
+    days(known, 30, 36, {"8"})  # it waits in the queue
+    assert {"code": "v1"} == known.running("7")
+    days(known, 36, 40, {"8"})
+    assert {} == known.running("7")
+
+
+def test_what_is_asked_for_and_not_run_yet_is_not_forgotten_either() -> None:
+    known = Register()
+    wish(known, code="v1")
+    days(known, 0, 30, {"7"})
+    assert {"code": "v1"} == known.to_run("7")
+
+
+def test_while_nobody_says_which_jobs_run_nothing_is_forgotten() -> None:
+    known = Register()
+    ran(known, wish(known, code="v1")[0], T + 1.0)
+    days(known, 0, 30, None)
+    assert {"code": "v1"} == known.running("7")
+
+
+def test_an_instance_that_takes_over_does_not_forget_at_once() -> None:
+    known = Register()
+    ran(known, wish(known, code="v1")[0], T + 1.0)
+    days(known, 30, 31, set())
+    assert {"code": "v1"} == known.running("7")
+
+
+def test_many_updates_of_one_kind_do_not_push_out_what_runs_of_the_other() -> None:
+    known = Register()
+    ran(known, wish(known, config="c1")[0], T + 0.5)
+    for number in range(2 * OF_JOB_MAX):
+        at = T + 1.0 + number
+        ran(known, wish(known, at, code=f"v{number}")[0], at + 0.5)
+    assert {"code": f"v{2 * OF_JOB_MAX - 1}", "config": "c1"} == known.running("7")
+    assert OF_JOB_MAX == len(known.of("7"))
+    made = back(known, T + 1_000.0)
+    assert not isinstance(made, str)
+    assert {"code": f"v{2 * OF_JOB_MAX - 2}"} == made[0].versions
+
+
+def test_of_too_many_jobs_the_one_goes_of_which_nothing_was_said_for_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("actions.versions.JOBS_MAX", 2)
+    known = Register()
+    for at, job in enumerate(("7", "8", "7", "9")):
+        made = told(known, job, {"code": f"v{at}"}, by="otto", note="", now_s=T + at)
+        assert not isinstance(made, str)
+        known.take(made[0])
+    assert [{"code": "v2"}, {}, {"code": "v3"}] == [known.running(job) for job in "789"]
 
 
 WISHES = st.lists(
