@@ -13,6 +13,7 @@ import msgspec
 from actions.recovery.table import ENDED
 from actions.site import Site, SiteBook, changes
 from actions.versions import Register
+from actions.wanted import Wanted
 from telemetry.actions import (
     ActionRecord,
     ActRules,
@@ -52,7 +53,8 @@ class Ledger:
         self._by_incident: dict[str, list[str]] = {}
         self._approved: dict[str, None] = {}  # ids of decisions
         self._controls: dict[float, int] = {}  # stream of Control records -> its next number
-        self.wanted: dict[str, float] = {}  # node -> when the ladder last wanted it out
+        self.wanted = Wanted(entries_max)
+        self._of_breaker: dict[str, Decision] = {}  # those that asked it, oldest first
         self.commands: dict[str, Command] = {}
         self._further: dict[str, list[Command]] = {}  # decision's id -> its other commands
         self.recoveries: dict[str, Recovery] = {}
@@ -156,6 +158,10 @@ class Ledger:
         said_at = self.false_alarms.get(decision.incident) if decision.incident else None
         return said_at is not None and (decision.by == "rails" or decision.at <= said_at)
 
+    def of_breaker(self) -> Iterator[Decision]:
+        """Those that asked the breaker, the newest first."""
+        return reversed(self._of_breaker.values())
+
     def find(self, target: str) -> Decision | None:
         """The decision of that id, or the newest of that incident that still waits."""
         if target in self.decisions:
@@ -190,7 +196,7 @@ class Ledger:
         self.snoozed = {name: until for name, until in self.snoozed.items() if until >= before_s}
         self.acked = dict(list(self.acked.items())[-self.entries_max :])
         self.released = {node: at for node, at in self.released.items() if at >= before_s}
-        self.wanted = {node: at for node, at in self.wanted.items() if at >= before_s}
+        self.wanted.forget(before_s)
         self.false_alarms = {
             name: at for name, at in self.false_alarms.items()
             if at >= before_s or name in still_open
@@ -203,6 +209,7 @@ class Ledger:
         """Forget one decision, and what came of it."""
         decision = self.decisions.pop(name)
         self._approved.pop(name, None)
+        self._of_breaker.pop(name, None)
         others = self._by_incident[decision.incident]
         others.remove(name)
         if not others:
@@ -269,6 +276,8 @@ class Ledger:
             self._make_room()
         if known is None or said.revision > known.revision:
             self.decisions[said.id] = said
+            if any(rail.name == "breaker" for rail in said.rails):
+                self._of_breaker[said.id] = said
             self._approved.pop(said.id, None)
             if said.state == "approved":
                 self._approved[said.id] = None
@@ -276,7 +285,7 @@ class Ledger:
         wants_out = said.verdict.action in ISOLATING and said.verdict.step != "quarantine"
         if wants_out and said.rails:
             for node in said.verdict.targets:
-                self.wanted[node] = max(self.wanted.get(node, 0.0), said.verdict.at)
+                self.wanted.take(node, said.verdict.at)
         if said.source is not None:
             partition, offset = said.source
             self.positions[partition] = max(self.positions.get(partition, 0), offset)
