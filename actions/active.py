@@ -18,9 +18,10 @@ from actions.notices import notice
 from actions.outside import Outside
 from actions.ports import LooksAtOnce, Teller
 from actions.rules import rules_of
-from actions.service import ActionService
+from actions.service import ActionService, Asked
 from actions.site import Site, changes, running
 from actions.undone import UndoneWatch, warning
+from actions.update_pages import UpdatePages
 from actions.updating import news
 from actions.view import shown
 from telemetry.actions import (
@@ -44,6 +45,7 @@ REFUSALS_PER_MINUTE = 60  # a flood of forged tokens must not fill the audit
 HOUSEKEEPING_S = 60.0
 RETELL_S = 3_600.0
 OF_INCIDENTS = frozenset({"ack", "snooze", "false_alarm", "tried"})
+OF_UPDATES = frozenset({"ack", "snooze"})  # which are paged under their own ids
 
 _log = logging.getLogger("nodewarden.act")
 
@@ -68,6 +70,7 @@ class Active:
         self._housekept_s = clock.monotonic_s()
         looks = outside.looks or LooksAtOnce(outside.executor)
         self._undone = UndoneWatch(looks, service.ledger, clock)
+        self._update_pages = UpdatePages(service.ledger, outside.teller)
         self._carrying = Carrying(
             service, outside, self._feed, clock, metrics, instance, self._commit,
             self._untold.append,
@@ -186,7 +189,7 @@ class Active:
         asked, now_s = question.asked, self._clock.time_s()
         if asked.verb == "read" and not asked.problem:
             return shown(asked.target, self._ledger, self._feed.known)
-        if not asked.problem and asked.verb in OF_INCIDENTS and not self._knows(asked.target):
+        if not asked.problem and asked.verb in OF_INCIDENTS and not self._knows(asked):
             unknown = f"no decision and no incident {asked.target}"
             asked = msgspec.structs.replace(asked, problem=unknown)
         said, request = self._service.request(asked, now_s)
@@ -219,8 +222,11 @@ class Active:
         released = request.verb == "release"
         return warning(request.target, self._feed.known.values()) if released else ""
 
-    def _knows(self, target: str) -> bool:
-        return target in self._feed.known or self._ledger.find(target) is not None
+    def _knows(self, asked: Asked) -> bool:
+        if asked.target in self._feed.known or self._ledger.find(asked.target) is not None:
+            return True
+        updates = self._ledger.versions.all() if asked.verb in OF_UPDATES else []
+        return any(one.id == asked.target for one in updates)
 
     def _may_audit_refusal(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -303,6 +309,8 @@ class Active:
                 level = logging.ERROR if one.state in ("differs", "failed") else logging.INFO
                 _log.log(level, "update id=%s job=%s state=%s reason=%s", one.id, one.job,
                          one.state, one.reason)  # fmt: skip
+        if self._update_pages.tell(self._clock.time_s()):
+            self._save_told()
 
     def _count_recoveries(self) -> None:
         newest = Counter(one.state for one in self._ledger.versions.newest_of_all())
