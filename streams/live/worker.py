@@ -26,11 +26,11 @@ from streams.live.faults import fault_text, is_refusal
 from streams.live.loading import keep, read_shard
 from streams.live.topics import TopicReader, contiguous
 from streams.live.totals import Totals
-from streams.live.transport import commit
+from streams.live.transport import commit, group_fault
 from streams.shard import LogGap, Output, Shard
 from streams.verdicts import Decide
 from telemetry.codec import encode
-from telemetry.errors import NotAccepted
+from telemetry.errors import NotAccepted, SourceUnavailable
 from telemetry.records import Record
 from telemetry.settings import Configuration
 from telemetry.topics import FINDINGS, INCIDENTS, INVENTORY, STATE, TELEMETRY
@@ -75,6 +75,7 @@ class StreamWorker:
         self.totals = Totals(progressed_s=time.monotonic())
         self.failed = ""
         self.beat_s = self.looked_s = time.monotonic()  # the loop runs; the broker told the ends
+        self.reading = 0  # counts the places that reading began at; batches say theirs
         self._decide = decide
         self._instance = instance
         self._started_s = time.time()
@@ -86,31 +87,50 @@ class StreamWorker:
 
     # -- partitions
 
-    async def assigned(self, partitions: frozenset[TP]) -> Mapping[TP, int]:
-        """Hold exactly these shards; where each is read on."""
+    async def assigned(self, partitions: frozenset[TP]) -> Mapping[TP, int] | None:
+        """Hold exactly these shards; where each is read on. None where the broker is away."""
         async with self._lock:
             generation = self.app.consumer_generation_id
-            if generation > self._generation + 1:
-                # Generations passed without us: others may have held what we hold.
+            if generation not in (self._generation, self._generation + 1):
+                # Generations passed without us (or the group was made anew): others may have held
+                # what we hold.
                 self.shards.clear()
             self._generation = generation
+            self.reading += 1
             wanted = {place.partition for place in partitions if place.topic == TELEMETRY}
             for partition in set(self.shards) - wanted:
                 del self.shards[partition]
-            async with self._accepted():
-                for partition in sorted(wanted - set(self.shards)):
-                    self.shards[partition] = await self._load(partition)
+            if not await self._hold(wanted):
+                return None
             self.totals.progressed_s = time.monotonic()
             return {TP(TELEMETRY, p): shard.offset for p, shard in self.shards.items()}
 
+    async def _hold(self, wanted: set[int]) -> bool:
+        """Load what is missing; False where the broker is away."""
+        try:
+            async with self._accepted():
+                for partition in sorted(wanted - set(self.shards)):
+                    self.shards[partition] = await self._load(partition)
+        except KafkaError as error:
+            LOG.warning("shards cannot be taken over, trying again: %s", error)
+            return False
+        except SourceUnavailable as error:
+            await self._give_up(str(error))
+        return True
+
     async def revoked(self) -> None:
-        """The partitions go; what was folded of them is kept for whoever comes next."""
+        """The partitions go; what was folded of them is kept for whoever comes next.
+
+        What waits in the channel is not folded any more: it is read again from where we stand.
+        """
         async with self._lock:
+            self.reading += 1
             await self._save_all()
 
     async def stop(self) -> None:
         """The process ends in good order."""
         async with self._lock:
+            self.reading += 1
             await self._save_all()
             self.shards.clear()
 
@@ -145,11 +165,12 @@ class StreamWorker:
 
     # -- records
 
-    async def batch(self, generation: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
+    async def batch(self, reading: int, place: TP, records: Sequence[ConsumerRecord]) -> None:
         """Fold records of one partition; returns when all that they said is acknowledged."""
         async with self._lock:
             shard = self.shards.get(place.partition)
-            if shard is None or generation != self.app.consumer_generation_id:
+            passed = self._generation != self.app.consumer_generation_id
+            if shard is None or passed or reading != self.reading:
                 return  # they are read again by whoever holds the partition now
             async with self._accepted():
                 await self._take(shard, records)
@@ -285,6 +306,18 @@ class StreamWorker:
     def stuck_s(self, now_s: float) -> float:
         """Seconds since the event loop last did something of its own, on the monotonic clock."""
         return now_s - self.beat_s
+
+    async def look_at_group(self) -> None:
+        """End where the group is over for us: nobody else would notice while no record is read."""
+        fault = group_fault(self.app)
+        if fault is None or self.failed:
+            return
+        refused = is_refusal(fault)
+        await self._give_up(
+            fault_text(self.configuration.kafka, fault)
+            if refused
+            else f"the consumer group failed: {fault}"
+        )
 
     async def look_at_ends(self) -> None:
         """Ask the broker how far the log goes; a broker that is away tells nothing."""

@@ -1,8 +1,9 @@
-"""The real worker, which ends or hangs at a chosen pass of a named point of its work.
+"""The real worker, which ends, hangs or is suspended at a chosen pass of a named point of its work.
 
     python -m tests.kafka.killed_worker ACT POINT NUMBER --config FILE
 
-ACT     kill (SIGKILL to itself) or sleep (the process hangs there for ever)
+ACT     kill (SIGKILL to itself), sleep (the process hangs there for ever) or stop (SIGSTOP to
+        itself: it goes on after a SIGCONT)
 POINT   published: outputs are acknowledged, no snapshot yet; chunk: inside a snapshot; marker:
         the snapshot is whole, nothing committed; recovery: a snapshot is loaded
 NUMBER  at which pass, counted from 1
@@ -25,7 +26,7 @@ from streams.live.worker import StreamWorker
 from telemetry.errors import NodewardenError
 
 POINTS = ("published", "chunk", "marker", "recovery")
-ACTS = ("kill", "sleep")
+ACTS = ("kill", "sleep", "stop")
 FOR_EVER_S = 3_600.0
 STATUS = 3
 
@@ -45,6 +46,9 @@ class Fate:
             return
         if self._act == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._act == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
         time.sleep(FOR_EVER_S)
 
 

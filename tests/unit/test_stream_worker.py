@@ -9,12 +9,14 @@ from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaConnectionError, KafkaError
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
 from actions.policy import verdict
 from streams.live.worker import StreamWorker
 from streams.shard import Shard
+from telemetry.errors import SourceUnavailable
 from telemetry.settings import Configuration, StreamSettings
 from telemetry.topics import FINDINGS, STATE, TELEMETRY
 from tests.unit.test_shard import Line, log
@@ -50,11 +52,21 @@ class Producer:
         return [key for to, key in self.sent if to == topic]
 
 
+class Thread:
+    """Has an error of the group, if any."""
+
+    error: KafkaError | None = None
+
+    def group_fault(self) -> KafkaError | None:
+        return self.error
+
+
 class Consumer:
     """Takes commits, as long as the group knows us."""
 
     def __init__(self) -> None:
         self.known = True
+        self._thread = Thread()
 
     async def _commit(self, _offsets: dict[TP, int]) -> bool:
         return self.known
@@ -78,6 +90,7 @@ def made() -> tuple[StreamWorker, App]:
     chosen = Configuration(stream=StreamSettings(snapshot_s=3_600.0))
     worker, app = StreamWorker(chosen, verdict, "w", "0"), App()
     worker.app = app
+    worker._generation, worker.reading = 1, 1
     worker.shards[0] = Shard("main", "live", verdict, 0)
     worker._saved_s[0] = time.monotonic()
     return worker, app
@@ -184,10 +197,104 @@ def test_a_batch_of_an_older_generation_is_read_again_by_the_next_owner_k10_k14(
         worker, app = made()
         await feed(worker, 0, 100)
         app.consumer_generation_id = 2
-        await feed(worker, 100, 200)  # says generation 1
+        await feed(worker, 100, 200)  # read in generation 1
         return worker.shards[0].offset
 
     assert asyncio.run(life()) == 100
+
+
+def test_a_batch_that_was_read_before_the_partitions_went_is_not_folded_when_they_come_back() -> (
+    None
+):
+    """Of several that wait one is dropped: those behind it would leave a gap."""
+
+    async def life() -> tuple[int, int]:
+        worker, _ = made()
+        await feed(worker, 0, 100)
+        await worker.revoked()
+        await feed(worker, 100, 200)
+        between = worker.shards[0].offset
+        await worker.assigned(frozenset({PLACE}))  # the same generation: nobody else had them
+        await feed(worker, 200, 300)
+        return between, worker.shards[0].offset
+
+    assert asyncio.run(life()) == (100, 100)
+
+
+@pytest.mark.parametrize(("generation", "kept"), [(1, True), (2, True), (3, False), (0, False)])
+def test_a_shard_stays_only_where_no_generation_passed_without_us(
+    generation: int, kept: bool
+) -> None:
+    async def life() -> bool:
+        worker, app = made()
+        shard = worker.shards[0]
+        worker._load = loads  # type: ignore[method-assign]
+        app.consumer_generation_id = generation
+        await worker.assigned(frozenset({PLACE}))
+        return worker.shards[0] is shard
+
+    assert asyncio.run(life()) is kept
+
+
+async def loads(partition: int) -> Shard:
+    """A shard taken over."""
+    return Shard("main", "live", verdict, partition)
+
+
+def test_a_broker_that_is_away_when_a_shard_is_taken_over_is_asked_again() -> None:
+    async def life() -> tuple[Any, Any, StreamWorker, App]:
+        worker, app = made()
+        worker.shards.clear()
+
+        async def away(partition: int) -> Shard:
+            raise KafkaConnectionError("nobody there")
+
+        worker._load = away  # type: ignore[method-assign]
+        first = await worker.assigned(frozenset({PLACE}))
+        worker._load = loads  # type: ignore[method-assign]
+        return first, await worker.assigned(frozenset({PLACE})), worker, app
+
+    first, second, worker, app = asyncio.run(life())
+    assert (first, second) == (None, {PLACE: 0})
+    assert (worker.failed, app.crashed) == ("", None)
+
+
+def test_a_load_that_nothing_comes_of_ends_the_process_with_one_line() -> None:
+    async def life() -> tuple[StreamWorker, App]:
+        worker, app = made()
+        worker.shards.clear()
+
+        async def silent(partition: int) -> Shard:
+            raise SourceUnavailable("nodewarden.state/0: nothing read for 30 s")
+
+        worker._load = silent  # type: ignore[method-assign]
+        await worker.assigned(frozenset({PLACE}))
+        return worker, app
+
+    worker, app = asyncio.run(life())
+    assert worker.failed == "nodewarden.state/0: nothing read for 30 s"
+    assert app.crashed is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (GroupAuthorizationFailedError("nodewarden-stream"), "no right to consumer group"),
+        (KafkaError("Unexpected error during coordination"), "the consumer group failed: "),
+    ],
+)
+def test_a_group_that_is_over_for_us_ends_the_process_although_no_record_is_read(
+    error: KafkaError, line: str
+) -> None:
+    async def life() -> tuple[StreamWorker, App]:
+        worker, app = made()
+        app.consumer._thread.error = error
+        await worker.look_at_group()
+        return worker, app
+
+    worker, app = asyncio.run(life())
+    assert line in worker.failed
+    assert app.crashed is not None
 
 
 def test_a_poison_record_is_told_once_and_the_next_is_folded_k11() -> None:
