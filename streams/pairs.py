@@ -12,6 +12,7 @@ from detectors.base import FloatArray, IntArray
 from streams.layout import BadFrame, Layout, Shape
 
 PHASE_STRIKES = 3
+TOOK_FRAMES = 8.0  # a longer delivery is remembered for so many frames
 
 
 class Pair:
@@ -19,6 +20,7 @@ class Pair:
 
     __slots__ = (
         "entities", "heard", "layout", "phase", "raw_entities", "shape", "started_at", "strikes",
+        "took_s",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -26,6 +28,7 @@ class Pair:
         self.strikes = 0
         self.heard = -(1 << 60)  # newest tick it reported in
         self.started_at = math.nan
+        self.took_s = 0.0  # from a measurement to its arrival, at the longest lately
         self.raw_entities: dict[str, list[str]] = {}  # as the newest frame named them
         self.entities: dict[str, list[str]] = {}  # device -> names in slot order
         self.shape: Shape = ()  # device and the slot of each of raw_entities
@@ -48,6 +51,11 @@ class Pair:
         else:
             self.strikes = 0
         return index
+
+    def took(self, delay_s: float) -> None:
+        """A frame came so long after it was measured."""
+        more_s = delay_s - self.took_s
+        self.took_s += more_s if more_s > 0.0 else more_s / TOOK_FRAMES
 
     def name(self, entities: dict[str, list[str]], entities_max: int) -> None:
         """Give each entity its slot; a known one keeps it, whatever its place in the frame."""

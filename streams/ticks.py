@@ -2,7 +2,9 @@
 
 tick = round((at - phase) / interval) with each pair's own learned phase, so that a node's place in
 the interval delays nobody. A tick closes when its time is over and every expected pair has
-reported but a few, at the latest `lateness` after its end.
+reported but a few, at the latest `lateness` after its end. Where frames usually come long after
+they were measured, as from a Prometheus, the few are waited for as long as that: else those that
+are scraped last would never be in time, then not expected any more, and then the next ones.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ class SourceTicks:
         self.expected: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.focus = 0  # the lowest open tick
         self.remaining = 0  # expected pairs that have not reported in it
-        self.few = 0  # so many of them are not waited for
+        self.few = 0  # so many of them are not waited for longer than `few_wait_s` after its end
+        self.few_wait_s = self._settle_s
         self.stirred = False  # a frame may have moved `due_s()`; whoever asks sets it back
         self.layouts = Layouts(self.rows.all, self.width)
         self.hold_until = -math.inf  # a gap of the log: wait for spooled records
@@ -112,6 +115,8 @@ class SourceTicks:
         if self.next is None:
             self.next = index
         if index < self.next:
+            if not frame.spooled:
+                pair.took(now - at)
             return False, self._late(slot, index, at, layout.columns, values)
         tick = self.open.get(index)
         if tick is None:
@@ -126,6 +131,8 @@ class SourceTicks:
         tick.raw[slot][layout.columns] = values  # twice as fast as [slot, columns]
         tick.at[slot] = at
         pair.heard = max(pair.heard, index)
+        if not frame.spooled:
+            pair.took(now - at)
         return _IN_TIME
 
     def _laid_out(self, metrics: Columns, pair: Pair) -> Layout:
@@ -148,6 +155,7 @@ class SourceTicks:
 
         A moment after the tick's end when all but a few of the expected pairs have reported, and
         never before it: so neither the phase nor the death of one node moves another's verdict.
+        The few are waited for where it is usual that frames come late.
         """
         if not self.open:
             return math.inf
@@ -160,7 +168,7 @@ class SourceTicks:
         in_turn = self.focus == self.next or not draining
         few = 0 if draining else self.few
         if in_turn and self.remaining <= few and self.expected.any():
-            return end + self._settle_s
+            return end + (self.few_wait_s if self.remaining else self._settle_s)
         return max(end + self.lateness_s, min(self.hold_until, end + self._rules.keep_s))
 
     def close(self, group_of: GroupOf) -> Tick:
@@ -321,6 +329,18 @@ class SourceTicks:
         expected = int(np.count_nonzero(self.expected))
         least = 1 if expected >= MANY else 0
         self.few = max(least, int(self._rules.few_share * expected))
+        self.few_wait_s = self._usual_wait_s()
+
+    def _usual_wait_s(self) -> float:
+        """How long after a tick's end the last of its frames usually comes.
+
+        Where no more than a few are slow, they are so by themselves, and delay nobody.
+        """
+        took_s = np.fromiter((pair.took_s for pair in self.pairs), np.float64, len(self.pairs))
+        took_s = np.sort(took_s[self.expected])
+        if took_s.size <= self.few or took_s[-1 - self.few] <= self._settle_s:
+            return self._settle_s
+        return min(self._settle_s + float(took_s[-1]), self.lateness_s)
 
     def _empty(self) -> OpenTick:
         return OpenTick(len(self.before_at), self._row_width())

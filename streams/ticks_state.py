@@ -26,6 +26,7 @@ class PairState(msgspec.Struct):
     started_at: float
     raw_entities: dict[str, list[str]]
     entities: dict[str, list[str]]
+    took_s: float = 0.0
 
 
 class OpenState(msgspec.Struct):
@@ -57,6 +58,7 @@ class SourceState(msgspec.Struct):
     focus: int
     remaining: int
     few: int
+    few_wait_s: float | None = None
 
 
 class Row(msgspec.Struct):
@@ -99,7 +101,9 @@ def source_state(source: SourceTicks) -> SourceState:
         metrics=[row.name for row in source.rows.all],
         names=list(source.names),
         pairs=[
-            PairState(p.phase, p.strikes, p.heard, p.started_at, p.raw_entities, p.entities)
+            PairState(
+                p.phase, p.strikes, p.heard, p.started_at, p.raw_entities, p.entities, p.took_s
+            )
             for p in source.pairs
         ],
         width=source.width,
@@ -118,6 +122,7 @@ def source_state(source: SourceTicks) -> SourceState:
         focus=source.focus,
         remaining=source.remaining,
         few=source.few,
+        few_wait_s=source.few_wait_s,
     )
 
 
@@ -129,7 +134,7 @@ def restore_source(source: SourceTicks, state: SourceState) -> None:
         slot = source.join(name)
         pair = Pair()
         pair.phase, pair.strikes, pair.heard = kept.phase, kept.strikes, kept.heard
-        pair.started_at = kept.started_at
+        pair.started_at, pair.took_s = kept.started_at, kept.took_s
         pair.entities = kept.entities
         pair.name(kept.raw_entities, 1 << 30)
         source.pairs[slot] = pair
@@ -146,6 +151,8 @@ def restore_source(source: SourceTicks, state: SourceState) -> None:
     source.forgotten = dict(state.forgotten)
     source.expected = unpack(state.expected)
     source.focus, source.remaining, source.few = state.focus, state.remaining, state.few
+    if state.few_wait_s is not None:
+        source.few_wait_s = state.few_wait_s
 
 
 def _fill(target: np.ndarray[tuple[int, ...], np.dtype[np.generic]], packed: Packed) -> None:
