@@ -21,7 +21,15 @@ from actions.escalations import Escalations
 from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
 from actions.outside import Outside
-from actions.recovery.facts import ended, exited, given_back, over, runs, stands_still
+from actions.recovery.facts import (
+    ended,
+    exited,
+    given_back,
+    over,
+    replacements,
+    runs,
+    stands_still,
+)
 from actions.recovery.machine import Answer, Look, Order, begin, step
 from actions.service import FALSE_ALARM, ActionService, outcome
 from actions.undone import readmitted
@@ -152,7 +160,7 @@ class Carrying:
             exited=exited(seen), runs=runs(seen),
             stands_still=stands_still(recovery.job, incidents.values(), facts),
             checkpoint_at=facts.checkpoint_at, progresses=facts.progresses,
-            replacements=facts.replacements, achieved=self._achieved(recovery, found),
+            replacements=replacements(seen, facts), achieved=self._achieved(recovery, found),
         )  # fmt: skip
 
     def _achieved(self, recovery: Recovery, found: Preconditions | None) -> bool | None:

@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from actions.dry_run import DryRun
 from actions.executors.command import CommandExecutor, check_commands
 from actions.executors.launch import Launches
@@ -22,7 +20,7 @@ from actions.executors.webhook import WebhookExecutor, check_webhook
 from actions.executors.with_launcher import WithLauncher
 from actions.notify.http import UrllibHttp
 from actions.notify.settings import ReceiverSettings
-from actions.ports import Executor, JobFacts
+from actions.ports import Executor
 from nodewarden.act_looks import Lookout
 from telemetry.errors import SettingsError
 from telemetry.ports import Clock
@@ -109,23 +107,6 @@ def launched(settings: ActSettings, clock: Clock) -> Executor:
     conf = {"SLURM_CONF": settings.slurm.conf} if settings.slurm.conf else {}
     wakes = waking(settings.slurm.scancel, Tools(clock, {**ENVIRONMENT, **conf}))
     return WithLauncher(scheduler, Launches(root, wakes, clock, wait_s), clock)
-
-
-def with_spares(
-    facts: Callable[[str], JobFacts], settings: ActSettings, clock: Clock
-) -> Callable[[str], JobFacts]:
-    """A job's own spare nodes can take the place of what goes, as nodes that are free can."""
-    if settings.executor != "slurm" or not settings.launch.dir:
-        return facts
-    launches = Launches(Path(settings.launch.dir), lambda _job: "", clock, 0.0)
-
-    def known(job: str) -> JobFacts:
-        found, spares = facts(job), launches.spares(job) if job else None
-        if spares is None:
-            return found
-        return msgspec.structs.replace(found, replacements=(found.replacements or 0) + spares)
-
-    return known
 
 
 def mpirun(settings: ActSettings, clock: Clock) -> Executor:

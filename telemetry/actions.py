@@ -82,6 +82,8 @@ class Preconditions(msgspec.Struct, frozen=True):
     job, attempt   which run of the job is meant; None where no job is
     boots    target -> when it started, Unix seconds: another time is another machine, or a reboot
     job_state, job_nodes   scheduler's word for the job, and where it runs
+    job_user   whose job it is, a user id; job_spares: nodes of its allocation that run nothing;
+               None where nobody says it
     """
 
     states: dict[str, str] = {}
@@ -91,6 +93,8 @@ class Preconditions(msgspec.Struct, frozen=True):
     boots: dict[str, float] = {}
     job_state: str = ""
     job_nodes: list[str] = []
+    job_user: int | None = None
+    job_spares: int | None = None
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="command"):

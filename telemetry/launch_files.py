@@ -48,7 +48,7 @@ def read_file(
 ) -> Kind | None:
     """What stands under `name`; None where nothing does.
 
-    owners  user ids whose file it may be; None: anybody's
+    owners  user ids whose file, in whose directory, it may be; None: anybody's
     raises  SourceUnavailable where it cannot be read, InputError where it is no `kind`
     """
     try:
@@ -59,6 +59,7 @@ def read_file(
         raise SourceUnavailable(f"{directory}: {error.strerror}") from error
     try:
         raw = _read(folder, name, owners)
+        _check(os.fstat(folder), owners, "in a directory of")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -76,7 +77,11 @@ def read_file(
 def remove_file(directory: Path, name: str) -> bool:
     """Take `name` away; False where it was gone already. Raises SourceUnavailable."""
     try:
-        (directory / name).unlink()
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -98,9 +103,13 @@ def _read(folder: int, name: str, owners: frozenset[int] | None) -> bytes:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise InputError("no plain file")
-        if owners is not None and about.st_uid not in owners:
-            raise InputError(f"written by user {about.st_uid}")
+        _check(about, owners, "written by")
         raw = file.read(READ_MAX_BYTES + 1)
     if len(raw) > READ_MAX_BYTES:
         raise InputError(f"more than {READ_MAX_BYTES} bytes")
     return raw
+
+
+def _check(about: os.stat_result, owners: frozenset[int] | None, what: str) -> None:
+    if owners is not None and about.st_uid not in owners:
+        raise InputError(f"{what} user {about.st_uid}")

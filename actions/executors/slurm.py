@@ -64,6 +64,7 @@ class SlurmExecutor:
             },
             job=job, attempt=found.restarts if found is not None else None,
             job_state=_words(found), job_nodes=sorted(found.nodes) if found is not None else [],
+            job_user=found.user if found is not None else None,
         )  # fmt: skip
 
     def achieved(self, command: Command, now: Preconditions) -> bool | None:

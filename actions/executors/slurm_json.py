@@ -75,6 +75,7 @@ class _Job(msgspec.Struct, frozen=True):
     required_nodes: str | None = None
     priority: _Counted = None
     eligible_time: _Counted = None
+    user_id: _Counted = None
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -156,7 +157,7 @@ def _job(row: _Job, name: str, asked: str) -> JobSeen:
         nodes=hosts(row.nodes, asked), may_requeue=row.requeue, is_batch=row.batch_flag,
         is_held=None if priority is None else priority == 0,
         excluded=hosts(row.excluded_nodes, asked), required=hosts(row.required_nodes, asked),
-        begins_at=_time(row.eligible_time),
+        begins_at=_time(row.eligible_time), user=_count(row.user_id),
     )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
     is_held     it waits until somebody releases it
     excluded    nodes that it must not get; required: those that it must, by its owner's word
     begins_at   not before it
+    user        whose it is, a user id
     """
 
     id: str
@@ -73,6 +74,7 @@ class JobSeen(msgspec.Struct, frozen=True, kw_only=True):
     excluded: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     begins_at: float | None = None
+    user: int | None = None
 
     @property
     def words(self) -> frozenset[str]:

@@ -22,6 +22,7 @@ _WHOLE = frozenset({
     "OS", "Reason", "Comment", "Extra", "Command", "WorkDir", "AdminComment", "SystemComment",
     "SubmitLine", "JobName",
 })  # fmt: skip
+_USER = re.compile(r"[^()]*\(([0-9]{1,10})\)")
 _NOBODY = frozenset({"", "(null)", "N/A", "None", "Unknown", "n/a"})
 
 
@@ -58,7 +59,7 @@ def _job(row: Fields, name: str, asked: str) -> JobSeen:
         may_requeue=_flag(row.get("Requeue", "")), is_batch=_flag(row.get("BatchFlag", "")),
         is_held=_held(row.get("Priority", "")), excluded=hosts(_said(row, "ExcNodeList"), asked),
         required=hosts(_said(row, "ReqNodeList"), asked),
-        begins_at=local_time(row.get("EligibleTime", ""), UTC),
+        begins_at=local_time(row.get("EligibleTime", ""), UTC), user=_user(row.get("UserId", "")),
     )  # fmt: skip
 
 
@@ -108,6 +109,12 @@ def _said(row: Fields, key: str) -> str:
 
 def _count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _user(text: str) -> int | None:
+    """Of "otto(1000)"."""
+    hit = _USER.fullmatch(text)
+    return None if hit is None else int(hit[1])
 
 
 def _flag(text: str) -> bool | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actions.executors.launch import Launches, by_launcher
+from actions.executors.launch import Launches, Left, by_launcher
 from actions.ports import Executor
 from telemetry.actions import Command, Outcome, Preconditions
 from telemetry.errors import SourceUnavailable
@@ -35,20 +35,21 @@ class WithLauncher:
         """
         found = self._scheduler.observe(targets, job)
         try:
-            said = self._launches.fresh_status(job) if job else None
+            said = self._launches.fresh_status(job, found.job_user) if job else None
         except SourceUnavailable:  # the scheduler's word is enough to act on
             said = None
         if said is None or said.attempt != found.attempt or found.job_state != "RUNNING":
             return found
         nodes = sorted(part.node for part in said.parts)
         return msgspec.structs.replace(
-            found, job_nodes=nodes, job_state=_WORDS.get(said.phase, found.job_state)
-        )
+            found, job_nodes=nodes, job_state=_WORDS.get(said.phase, found.job_state),
+            job_spares=len(said.spares),
+        )  # fmt: skip
 
     def achieved(self, command: Command, now: Preconditions) -> bool | None:
         """See the port."""
         if by_launcher(command):
-            return self._launches.achieved(command)
+            return self._launches.achieved(command, now.job_user)
         return self._scheduler.achieved(command, now)
 
     def execute(self, command: Command) -> Outcome:
@@ -60,15 +61,24 @@ class WithLauncher:
                     reason="it was written for a dry run",
                 )  # fmt: skip
             return self._launches.execute(command)
-        said = ""
-        if command.step == "restart" and command.versions and not command.dry_run:
-            said = self._left(command)
+        if command.step != "restart" or not command.versions or command.dry_run:
+            return self._scheduler.execute(command)
+        left = self._left(command)
         done = self._scheduler.execute(command)
-        return msgspec.structs.replace(done, reason=f"{done.reason}; {said}") if said else done
+        said = left.said
+        if done.status in ("refused", "failed"):
+            said = self._taken_back(left)
+        return msgspec.structs.replace(done, reason=f"{done.reason}; {said}")
 
-    def _left(self, command: Command) -> str:
-        """What became of the versions; the restart does not wait for it."""
+    def _left(self, command: Command) -> Left:
+        """Before the restart, for it may begin at once; which does not wait for it."""
         try:
-            return self._launches.leave_versions(command.job, command.versions)
+            return self._launches.leave_versions(command)
         except SourceUnavailable as error:
-            return f"it runs its old versions: {error}"
+            return Left(f"it runs its old versions: {error}")
+
+    def _taken_back(self, left: Left) -> str:
+        try:
+            return self._launches.take_back(left)
+        except SourceUnavailable as error:
+            return f"its next run may have the new versions: {error}"

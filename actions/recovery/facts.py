@@ -70,6 +70,13 @@ def runs(found: Preconditions) -> bool | None:
     return None if not state else state in RUNNING
 
 
+def replacements(found: Preconditions, facts: JobFacts) -> int | None:
+    """Nodes that can take the place of what goes: free ones, and the job's own spare ones."""
+    if found.job_spares is None:
+        return facts.replacements
+    return (facts.replacements or 0) + found.job_spares
+
+
 def stands_still(job: str, incidents: Iterable[Incident], facts: JobFacts) -> bool:
     """Whether the job's communication timed out: an open incident says that it hangs."""
     return facts.stands_still is True or any(

@@ -326,7 +326,7 @@ class Launcher:
             (folder / PARTS_DIRECTORY).mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{folder}: {error.strerror}; choose another --dir") from error
-        if folder.stat().st_uid != os.getuid():
+        if folder.lstat().st_uid != os.getuid():
             raise InputError(f"{folder}: somebody else's; choose another --dir")
         self._empty()
         try:

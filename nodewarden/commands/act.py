@@ -23,7 +23,7 @@ from nodewarden.act_reruns import RerunReader
 from nodewarden.act_site import SiteReader
 from nodewarden.acting import Acting, live_partitions
 from nodewarden.clock import SystemClock
-from nodewarden.executing import executor, lookout, with_spares
+from nodewarden.executing import executor, lookout
 from nodewarden.notify_file import read_notify_file
 from nodewarden.notifying import notifying
 from nodewarden.service_log import service_log
@@ -82,7 +82,7 @@ def command(session: Session, config: Path | None, broker: str | None) -> None:
 
         acting = Acting(
             configuration, acts, desk, clock, metrics, decide=decide,
-            site=lambda: site.site, job=with_spares(jobs.facts, settings, clock),
+            site=lambda: site.site, job=jobs.facts,
             recheck=recheck, telling=telling, tells=tells, compared=reruns.compared, looks=looks,
         )  # fmt: skip
         threading.Thread(target=jobs.run, args=(stop,), name="jobs", daemon=True).start()

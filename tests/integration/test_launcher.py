@@ -121,7 +121,8 @@ class Launched:
         self._count += 1
         made = command("restart", *nodes, step=step, mode=mode, job=self.job,  # type: ignore[arg-type]
                        name=f"o{self._count}", exclude=tuple(nodes), attempt=0, **changes)  # type: ignore[arg-type]  # fmt: skip
-        return msgspec.structs.replace(made, expires_at=CLOCK.time_s() + 60.0)
+        wanted = msgspec.structs.replace(made.preconditions, job_user=os.getuid())
+        return msgspec.structs.replace(made, expires_at=CLOCK.time_s() + 60.0, preconditions=wanted)
 
     def tell(self) -> str:
         return Path(self.log.name).read_text()
@@ -304,12 +305,15 @@ def test_versions_outlive_a_launcher_that_was_ended_from_outside(
     launched.process.wait(30.0)
     folder = launched.root / launched.job
     assert {"code": "v2"} == read_file(folder, VERSIONS_FILE, dict[str, str])
-    assert "its launcher will run code v3" == launched.launches.leave_versions(
-        launched.job, {"code": "v3"}
-    )
+
+    def left(code: str) -> str:
+        one = launched.command("restart", "requeue", versions={"code": code})
+        return launched.launches.leave_versions(one).said
+
+    assert "its launcher will run code v3" == left("v3")
     assert {"code": "v3"} == read_file(folder, VERSIONS_FILE, dict[str, str])
-    assert "names no" not in launched.launches.leave_versions(launched.job, {"code": "v4"})
-    assert "old versions" in launched.launches.leave_versions(launched.job, {"code": "$(id)"})
+    assert "names no" not in left("v4")
+    assert "old versions" in left("$(id)")
 
 
 def test_told_twice_it_ends_at_once(make: Callable[..., Launched]) -> None:

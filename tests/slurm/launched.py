@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -98,9 +99,10 @@ class Launched:
         self._orders += 1
         return Command(
             id=f"order{self._orders}", decision="d", action="isolate_and_restart",
-            targets=list(nodes), preconditions=Preconditions(job=self.job, attempt=0),
-            intent_at=CLOCK.time_s(), expires_at=CLOCK.time_s() + 60.0, job=self.job,
-            dry_run=False, step=step, mode=mode, exclude=list(nodes), versions=versions or {},
+            targets=list(nodes), intent_at=CLOCK.time_s(), expires_at=CLOCK.time_s() + 60.0,
+            preconditions=Preconditions(job=self.job, attempt=0, job_user=os.getuid()),
+            job=self.job, dry_run=False, step=step, mode=mode, exclude=list(nodes),
+            versions=versions or {},
         )  # fmt: skip
 
     def tell(self) -> str:

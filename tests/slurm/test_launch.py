@@ -9,10 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nodewarden.executing import executor
 from telemetry.actions import CommandStep
+from telemetry.launch_files import write_file
+from telemetry.launching import STATUS_FILE, LaunchResult, LaunchStatus
 from telemetry.settings import ActLaunchSettings, ActSettings, ActSlurmSettings
 from tests.commands import command
 from tests.inventory_fold import PLAIN_PATH
@@ -61,9 +64,9 @@ def test_stop_clean_and_restart_are_steps_of_their_own(slurm: Slurm, tmp_path: P
     assert ("refused", "its processes run; stop them first") == (refused.status, refused.reason)
 
     stop = launched.command("stop", "in_place", "node3")
-    assert not launched.launches.achieved(stop)
+    assert not launched.launches.achieved(stop, os.getuid())
     assert "done" == launched.launches.execute(stop).status
-    assert launched.launches.achieved(stop)
+    assert launched.launches.achieved(stop, os.getuid())
     assert {} == launched.pids()
     cleaned = launched.ordered("clean", "in_place", "node3")
     assert ("done", "3 nodes are clean") == (cleaned.status, cleaned.reason)
@@ -248,6 +251,36 @@ def test_a_job_without_a_launcher_refuses_and_the_requeue_is_next(
     assert ("refused", "the job was not started by nodewarden launch") == (
         refused.status, refused.reason,
     )  # fmt: skip
+    requeue = command("restart", step="stop", mode="requeue", job=job, attempt=0)
+    assert "done" == acts.execute(requeue).status
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_the_job_s_user_is_slurm_s_word_and_nobody_else_is_believed(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    job, somebody = slurm.submit(2), 4_242
+    settings = ActSettings(
+        executor="slurm", dry_run=False, slurm=ActSlurmSettings(conf=slurm.conf),
+        launch=ActLaunchSettings(dir=str(tmp_path)),
+    )  # fmt: skip
+    acts = executor(settings, CLOCK)
+    awaited(lambda: True if job_of(slurm, job)[0] == "RUNNING" else None, lambda: "")
+    stop = command("restart", step="stop", mode="in_place", job=job, attempt=0)
+    forged = LaunchStatus(
+        job=job, attempt=0, at=CLOCK.time_s(), phase="stopped", generation=1, partial=True,
+        spares=["node3", "node4"],
+        results=[LaunchResult(id=stop.id, do="stop", state="done", reason="", at=CLOCK.time_s())],
+    )  # fmt: skip
+    (tmp_path / job).mkdir()
+    write_file(tmp_path / job, STATUS_FILE, forged)
+    seen = acts.observe([], job)
+    assert (os.getuid(), "STOPPED", 2) == (seen.job_user, seen.job_state, seen.job_spares)
+    os.chown(tmp_path / job / STATUS_FILE, somebody, -1)
+    seen = acts.observe([], job)
+    assert (os.getuid(), "RUNNING", None) == (seen.job_user, seen.job_state, seen.job_spares)
+    refused = acts.execute(msgspec.structs.replace(stop, preconditions=seen))
+    assert ("refused", True) == (refused.status, f"user {somebody}" in refused.reason)
     requeue = command("restart", step="stop", mode="requeue", job=job, attempt=0)
     assert "done" == acts.execute(requeue).status
 

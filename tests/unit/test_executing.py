@@ -11,12 +11,9 @@ from actions.dry_run import DryRun
 from actions.executors.command import CommandExecutor
 from actions.executors.mpirun import MpirunExecutor
 from actions.executors.webhook import WebhookExecutor
-from actions.ports import JobFacts
-from nodewarden.executing import executor, with_spares
+from nodewarden.executing import executor
 from nodewarden.executor_checks import wrong_together
 from telemetry.errors import SettingsError
-from telemetry.launch_files import write_file
-from telemetry.launching import STATUS_FILE, LaunchStatus
 from telemetry.settings import (
     ActCommandSettings,
     ActLaunchSettings,
@@ -77,25 +74,6 @@ def test_a_launch_directory_that_is_not_there_stops_the_start(tmp_path: Path) ->
         )
         with pytest.raises(SettingsError, match=r"act\.launch\.dir"):
             executor(settings, ManualClock())
-
-
-def test_spare_nodes_of_the_allocation_are_replacements(tmp_path: Path) -> None:
-    clock = ManualClock()
-    settings = ActSettings(executor="slurm", launch=ActLaunchSettings(dir=str(tmp_path)))
-    facts = with_spares(lambda _job: JobFacts(replacements=1), settings, clock)
-    unknown = with_spares(lambda _job: JobFacts(), settings, clock)
-    assert (1, None) == (facts("7").replacements, unknown("7").replacements)
-    (tmp_path / "7").mkdir()
-    status = LaunchStatus(
-        job="7", attempt=0, at=clock.time_s(), phase="running", generation=1, partial=True,
-        spares=["n3", "n4"],
-    )  # fmt: skip
-    write_file(tmp_path / "7", STATUS_FILE, status)
-    assert (3, 2) == (facts("7").replacements, unknown("7").replacements)
-    clock.advance(120.0)  # its launcher says nothing any more
-    assert (1, None) == (facts("7").replacements, unknown("7").replacements)
-    (tmp_path / "7" / STATUS_FILE).write_text("{")
-    assert 1 == facts("7").replacements
 
 
 def test_settings_that_nobody_uses_and_calls_that_last_too_long_are_told() -> None:

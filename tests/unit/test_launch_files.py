@@ -89,6 +89,15 @@ def test_somebody_else_s_order_is_not_taken(tmp_path: Path) -> None:
         read_file(tmp_path, "order.json", LaunchOrder, frozenset({os.getuid() + 1}))
 
 
+def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    write_file(tmp_path / "real", "order.json", ORDER)
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    with pytest.raises(SourceUnavailable):
+        remove_file(tmp_path / "linked", "order.json")
+    assert ["order.json"] == os.listdir(tmp_path / "real")
+
+
 @pytest.mark.parametrize("job", ["", "..", "7/..", "7_", "a", "7 ", "7\n", "7+1", "-7"])
 def test_what_is_no_job_s_number_has_no_directory(tmp_path: Path, job: str) -> None:
     with pytest.raises(InputError, match="is no job's number"):

@@ -40,7 +40,7 @@ NodeName=node2 Arch=x86_64 CoresPerSocket=1
 """
 JOB_TEXT = """\
 JobId=4 ArrayJobId=3 ArrayTaskId=1 JobName=wrap
-   UserId=root(0) GroupId=root(0) MCS_label=N/A
+   UserId=otto(1000) GroupId=staff of otto(20) MCS_label=N/A
    Priority=0 Nice=0 Account=(null) QOS=(null)
    JobState=PENDING Reason=job_requeued_in_held_state Dependency=(null)
    Requeue=1 Restarts=1 BatchFlag=1 Reboot=0 ExitCode=0:0
@@ -65,6 +65,7 @@ JOB_JSON = {
     "array_task_id": {**NUMBER, "number": 1}, "restart_cnt": 1, "nodes": "", "requeue": True,
     "batch_flag": True, "excluded_nodes": "node[2,7-8]", "priority": {**NUMBER, "number": 0},
     "eligible_time": {**NUMBER, "number": 1_796_002_529}, "state_reason": "JobHeldUser",
+    "user_id": 1_000,
 }  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def test_the_text_and_the_json_of_a_job_say_the_same() -> None:
     assert read is not None
     for one in (text, read):
         assert (1, True, True, True) == (one.restarts, one.may_requeue, one.is_batch, one.held)
-        assert (("node2", "node7", "node8"), ()) == (one.excluded, one.nodes)
+        assert (("node2", "node7", "node8"), (), 1_000) == (one.excluded, one.nodes, one.user)
     assert 1_796_002_172.0 == text.begins_at
 
 
@@ -111,6 +112,24 @@ def test_a_jobs_name_that_looks_like_a_field_says_nothing() -> None:
     one = slurm_text.job(twice, "scontrol", "4")
     assert one is not None
     assert one.restarts is None
+
+
+@pytest.mark.parametrize(
+    ("said", "user"), [("DOM\\otto(70001)", 70_001), ("otto", None), ("", None), ("otto()", None),
+                       ("(0)", 0), ("otto(-1)", None), ("a(0) b(7)", None)],
+)  # fmt: skip
+def test_whose_job_it_is_is_said_in_numbers_or_not_at_all(said: str, user: int | None) -> None:
+    one = slurm_text.job(JOB_TEXT.replace("otto(1000)", said), "scontrol", "4")
+    assert one is not None
+    assert user == one.user
+    forged = JOB_TEXT.replace("JobName=wrap", "JobName=x\n   UserId=root(0)")
+    twice = slurm_text.job(forged, "scontrol", "4")
+    assert twice is not None
+    assert twice.user is None
+    silent = {key: value for key, value in JOB_JSON.items() if key != "user_id"}
+    read = slurm_json.job(document(jobs=[silent]), "scontrol", "4")
+    assert read is not None
+    assert read.user is None
 
 
 def test_a_whole_array_is_no_single_job() -> None:
