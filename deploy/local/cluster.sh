@@ -12,6 +12,9 @@
 # NODEWARDEN    the command (default .venv/bin/nodewarden)
 # NODES, FAULTS of the simulated cluster
 #
+# DIR/token is an operator's, DIR/admin-token an admin's: readable by you alone, and act listens on
+# the loopback.
+#
 # Exit: 0 done, 1 something does not run, 2 usage, 3 Java or Maven is missing.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -51,16 +54,36 @@ workers = ["http://127.0.0.1:$((PORT + 10))/metrics", "http://127.0.0.1:$((PORT 
 inventory = "http://127.0.0.1:$((PORT + 13))/metrics"
 
 [act.tokens]
-you = "operator:$(tr -d '\n' <"$DIR/token" | sha256sum | cut -d' ' -f1)"
+you = "operator:$(hashed "$DIR/token")"
+you-as-admin = "admin:$(hashed "$DIR/admin-token")"
 TOML
 }
 
-token() { # whoever may read it may give act commands
-    [ -s "$DIR/token" ] || (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"$DIR/token")
+hashed() { # FILE
+    tr -d '\n' <"$1" | sha256sum | cut -d' ' -f1
+}
+
+token() { # FILE: whoever may read it may give act commands, on this machine alone
+    [ -s "$1" ] || (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"$1")
+    chmod 600 "$1"
+}
+
+ends() { # the command that ends this one, wherever it is given
+    if [ "$DIR" = .local ] && [ "$PWD" -ef "$here/../.." ]; then
+        echo "make down-local"
+    else
+        printf 'DIR=%q %q down\n' "$(cd "$DIR" && pwd)" "$here/cluster.sh"
+    fi
 }
 
 running() { # SERVICE
-    [ -f "$DIR/$1.pid" ] && kill -0 "$(cat "$DIR/$1.pid")" 2>/dev/null
+    local pid stat
+    [ -f "$DIR/$1.pid" ] || return
+    pid="$(cat "$DIR/$1.pid")"
+    kill -0 "$pid" 2>/dev/null || return
+    # Ended, and whoever has to has not taken note of it yet: in a container that may take seconds.
+    { read -r stat <"/proc/$pid/stat"; } 2>/dev/null || return 0
+    [[ "${stat##*) }" != Z* ]]
 }
 
 run() { # SERVICE METRICS_PORT SECTION ARGUMENTS...
@@ -87,7 +110,8 @@ told() {
 up() {
     [ -x "$NODEWARDEN" ] || fail 2 "$NODEWARDEN is not there; run make setup"
     mkdir -p "$DIR"
-    token
+    token "$DIR/token"
+    token "$DIR/admin-token"
     settings >"$DIR/nodewarden.toml"
     broker
     "$NODEWARDEN" topics create --config "$DIR/nodewarden.toml" >"$DIR/topics.log" 2>&1 ||
@@ -108,7 +132,9 @@ look:  $NODEWARDEN incidents --config $DIR/nodewarden.toml
        NODEWARDEN_ACT__TOKEN=\$(cat $DIR/token) $NODEWARDEN show ID --config $DIR/nodewarden.toml
        curl -s http://127.0.0.1:$((PORT + 10))/metrics
        ls $DIR/*.log $DIR/archive
-end:   make down-local
+resume after a pause, which an operator may not:
+       NODEWARDEN_ACT__TOKEN=\$(cat $DIR/admin-token) $NODEWARDEN resume --config $DIR/nodewarden.toml
+end:   $(ends)
 TEXT
 }
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.kafka.broker import Broker, BrokerMissing, free_port
 from tests.kafka.service import nodewarden
+from tests.processes import runs
 
 pytestmark = pytest.mark.kafka
 
@@ -77,7 +78,7 @@ def test_up_tells_an_incident_and_down_leaves_nothing_running(tmp_path: Path) ->
     finally:
         down = cluster("down", environ)
     assert 0 == down.returncode, down.stdout + down.stderr
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not any(runs(pid) for pid in pids)
     assert 1 == cluster("status", environ).returncode
     for name in SERVICES:
         assert "Traceback" not in (place / f"{name}.log").read_text("utf-8")
