@@ -175,7 +175,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     attempts        steps asked for or made for the incident's job, oldest first
     gpus_per_node   of the job
     code_changed_at when the job's code changed last
-    copies          node -> the nodes that hold copies of its part of the newest checkpoint
+    copies          node -> the nodes that hold copies of its part of the newest checkpoint; a node
+                    that is not there: nobody knows. Nothing fills it: nodewarden keeps and reads no
+                    checkpoints in memory, and those in shared storage go with no node
     """
 
     job_nodes: list[str]
@@ -189,5 +191,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     job_failed: bool = False
     attempts: list[Attempt] = []
     gpus_per_node: int | None = None
-    copies: dict[str, list[str]] = {}
+    copies: dict[str, list[str]] | None = None
     code_changed_at: float | None = None

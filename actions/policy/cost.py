@@ -61,9 +61,9 @@ def _ranked(group: Attempt, nodes: list[str], count: int) -> tuple[list[str], fl
     return sorted(best), chance
 
 
-def copies_survive(copies: dict[str, list[str]], evicted: Sequence[str]) -> bool | None:
+def copies_survive(copies: dict[str, list[str]] | None, evicted: Sequence[str]) -> bool | None:
     """Whether a copy of each evicted node's checkpoint is elsewhere; None where nobody knows."""
     gone = set(evicted)
-    if not gone <= copies.keys():
+    if copies is None or not gone <= copies.keys():
         return None
     return all(set(copies[node]) - gone for node in gone)

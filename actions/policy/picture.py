@@ -61,8 +61,11 @@ nodes do, or no agent what they are made of, nobody knows, and what is unknown c
 
 A job's code is what its owner names: `code=VERSION` in the comment of a Slurm job, as `sbatch
 --comment=code=v1.2`, or `"code"` in `jobs.json`. It changed when an attempt began with another one
-than the attempt before, or than the job of the same name that had ended. Who holds copies of a
-checkpoint nobody says yet.
+than the attempt before, or than the job of the same name that had ended.
+
+Who holds copies of a checkpoint in the memory of nodes, nobody tells nodewarden: the verdict says
+"checkpoint copies unknown", and no way is closed by it. Where a job keeps its only checkpoint in the
+memory of its nodes, evictions of groups belong to a person: `act.rails.mode`.
 """
 
 

@@ -366,6 +366,20 @@ def test_no_way_may_take_the_last_copy_of_a_checkpoint() -> None:
     assert "page" == none.action
 
 
+@pytest.mark.parametrize("copies", [None, {}, {"n01": ["n02"]}])
+def test_copies_of_which_nobody_knows_close_no_way_and_are_called_unknown(copies: Any) -> None:
+    made = verdict(
+        incident("job_hang", HANG), context(tried("stacks", **PP), copies=copies), POLICY, NOW
+    )
+    assert ["n03", "n04"] == made.targets
+    assert 2 == made.reason.count("checkpoint copies unknown")
+    assert "copies survive" not in made.reason
+
+
+def test_nobody_says_who_holds_copies_and_so_the_context_does_not_know() -> None:
+    assert context().copies is None
+
+
 @pytest.mark.parametrize(("way", "targets"), [("whole", 4), ("ranked", 2)])
 def test_the_way_can_be_set(way: Any, targets: int) -> None:
     policy = msgspec.structs.replace(POLICY, group_eviction=way)
