@@ -64,8 +64,8 @@ A job's code is what its owner names: `code=VERSION` in the comment of a Slurm j
 than the attempt before, or than the job of the same name that had ended.
 
 Who holds copies of a checkpoint in the memory of nodes, nobody tells nodewarden: the verdict says
-"checkpoint copies unknown", and no way is closed by it. Where a job keeps its only checkpoint in the
-memory of its nodes, evictions of groups belong to a person: `act.rails.mode`.
+"checkpoint copies unknown", and no way is closed by it. Where a job keeps its only checkpoint in
+the memory of its nodes, evictions of groups belong to a person: `act.rails.mode`.
 """
 
 
