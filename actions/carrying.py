@@ -25,6 +25,7 @@ from actions.recovery.facts import (
     ended,
     exited,
     given_back,
+    goes_on,
     over,
     replacements,
     runs,
@@ -33,7 +34,7 @@ from actions.recovery.facts import (
 from actions.recovery.machine import Answer, Look, Order, begin, step
 from actions.service import FALSE_ALARM, ActionService, outcome
 from actions.undone import readmitted
-from actions.updating import joined, taken_back
+from actions.updating import carried_over, joined, taken_back
 from telemetry.actions import (
     ActionRecord,
     Command,
@@ -124,7 +125,9 @@ class Carrying:
                 command = self._command(moved, order, found)
                 self._intend(command, [moved, *joined(self._ledger.versions, command)])
             elif moved is not recovery:
-                self._pass(moved, recovery.state)
+                now_s = self._clock.time_s()
+                over = carried_over(self._ledger.versions, moved, now_s)
+                self._pass(moved, recovery.state, over)
             recovery = self._ledger.recoveries[recovery.id]
 
     def _is_due(self, recovery: Recovery) -> bool:
@@ -137,9 +140,9 @@ class Carrying:
         return True
 
     def _look(self, recovery: Recovery) -> tuple[Preconditions | None, Look]:
-        found = self._observed(recovery.targets, recovery.job)
+        found = self._observed(recovery.targets, recovery.job_now)
         seen = found or Preconditions()
-        facts, incidents = self._outside.job(recovery.job), self._feed.known
+        facts, incidents = self._outside.job(recovery.job_now), self._feed.known
         decision = self._ledger.decisions.get(recovery.id)
         no_more = objection = ""
         if decision is None:
@@ -169,6 +172,8 @@ class Carrying:
         command = next((one for one in commands if one.id == recovery.command), None)
         if command is None or found is None or recovery.answered is None:
             return False
+        if recovery.next_job:
+            return goes_on(found, command.exclude)
         began_s = self._clock.monotonic_s()
         try:
             return self._outside.executor.achieved(command, found)
@@ -179,9 +184,8 @@ class Carrying:
     def _is_busy(self, recovery: Recovery) -> bool:
         """Whether another recovery has its hands on the job."""
         return any(
-            one.job == recovery.job and one.id != recovery.id and one.state != "suspect"
+            one.jobs & recovery.jobs and one.id != recovery.id and one.state != "suspect"
             for one in self._ledger.live_recoveries()
-            if recovery.job
         )
 
     def _ended(self, recovery: Recovery, found: Preconditions) -> str:
@@ -201,7 +205,7 @@ class Carrying:
         since_s = min(decision.verdict.at, recovery.began_at)
         others = [
             one for one in self._ledger.recoveries.values()
-            if one.job == recovery.job and one.id != recovery.id and one.state == "running"
+            if recovery.job in one.jobs and one.id != recovery.id and one.state == "running"
             and one.stopped and one.since >= since_s
         ]  # fmt: skip
         return "another recovery restarted the job meanwhile" if others else ""
@@ -316,7 +320,7 @@ class Carrying:
         records: list[ActionRecord] = [done]
         recovery = self._ledger.recoveries.get(command.decision)
         if recovery is not None and recovery.command == command.id:
-            answer = Answer(done.status, done.reason, prevented)
+            answer = Answer(done.status, done.reason, prevented, done.next_job)
             moved, _ = step(recovery, answer, self._settings.recovery, self._clock.time_s())
             records += [moved] if moved is not recovery else []
         place = self._place_of(command)

@@ -107,7 +107,7 @@ class Escalations:
         ]  # fmt: skip
         back = [
             one.since for one in self._ledger.recoveries.values()
-            if case.job and one.job == case.job and one.state == "running" and one.stopped
+            if case.job in one.jobs and one.state == "running" and one.stopped
             and one.since >= case.since
         ]  # fmt: skip
         return min(acked + back, default=None)
@@ -127,10 +127,11 @@ def escalation(case: Case, incident: Incident, over_at: float | None = None) -> 
 
 
 def _of_job(recovery: Recovery) -> Case:
-    job = f"job {recovery.job}" if recovery.job else "what was to be done"
+    before = f" (before {recovery.job})" if recovery.next_job else ""
+    job = f"job {recovery.job_now}{before}" if recovery.job else "what was to be done"
     left = recovery.history[-1].state if recovery.history else recovery.state
     reason = f"{job} is a person's now, it was left in {left}: {recovery.reason}"
-    return Case(recovery.id, recovery.incident, recovery.job, recovery.since, reason)
+    return Case(recovery.id, recovery.incident, recovery.job_now, recovery.since, reason)
 
 
 def _of_nodes(command: Command, done: Outcome) -> Case:

@@ -202,7 +202,7 @@ class Ledger:
             if at >= before_s or name in still_open
         }  # fmt: skip
         if running is not None:
-            running = {*running, *(one.job for one in self.live_recoveries())}
+            running = {*running, *(job for one in self.live_recoveries() for job in one.jobs)}
         self.versions.forget(before_s, running, before_s if now_s is None else now_s)
 
     def drop(self, name: str) -> None:

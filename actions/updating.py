@@ -11,7 +11,7 @@ import msgspec
 
 from actions.ledger import Ledger
 from actions.recovery.table import ENDED
-from actions.versions import Register, changed, due, judged, rolled_back
+from actions.versions import Register, changed, due, judged, rolled_back, told
 from telemetry.actions import Command, Compared, Decision, Recovery, Update, decision_id
 from telemetry.findings import Verdict
 from telemetry.settings import ActSettings
@@ -52,6 +52,22 @@ def taken_back(
     return [*found[:-1], made]
 
 
+def carried_over(register: Register, recovery: Recovery, now_s: float) -> list[Update]:
+    """What the job runs under its new id, once it does; a rollback can name what ran before."""
+    if recovery.state != "running" or not recovery.next_job or recovery.dry_run:
+        return []
+    runs = register.to_run(recovery.job)
+    found = told(
+        register, recovery.next_job, runs, by="nodewarden",
+        note=f"job {recovery.job} was submitted again", now_s=now_s,
+    )  # fmt: skip
+    newest = register.pending(recovery.job) or register.newest(recovery.job)
+    if isinstance(found, str) or newest is None:
+        return []
+    before = {kind: runs[kind] for kind in runs if kind not in newest.versions}
+    return [msgspec.structs.replace(one, before={**before, **newest.before}) for one in found]
+
+
 def news(
     ledger: Ledger, settings: ActSettings, compared: CompareOf, now_s: float
 ) -> list[Decision | Update]:
@@ -69,7 +85,7 @@ def news(
             said.append(judged(update, found, now_s))
     if ledger.paused:
         return said
-    busy = {one.job for one in ledger.live_recoveries()}
+    busy = {job for one in ledger.live_recoveries() for job in one.jobs}
     for update in due(ledger.versions, now_s):
         if update.job not in busy:  # else it joins the restart that is under way
             decision = _restart(update, settings, now_s)
@@ -105,7 +121,10 @@ def _settled(update: Update, ledger: Ledger, now_s: float) -> list[Update]:
     if recovery.state not in ENDED:
         return []
     if recovery.state == "running" and update.state == "joined" and _restarted(recovery, update):
-        return [changed(update, "running", "its steps are not compared yet", now_s, ran_at=now_s)]
+        return [changed(
+            update, "running", "its steps are not compared yet", now_s, ran_at=now_s,
+            next_job=recovery.next_job,
+        )]  # fmt: skip
     if recovery.state == "running" and not update.urgent and update.forced_at > now_s:
         why = "the restart was not needed; it joins the next one"
         return [changed(update, "waiting", why, now_s, decision="", command="", joined_at=None)]

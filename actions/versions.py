@@ -183,7 +183,8 @@ def judged(update: Update, compared: Iterable[Compared], now_s: float) -> Update
         steps = max(one.steps for one in found)
         return changed(update, "matched", f"{steps} steps as before it", now_s, compared=found)
     said = ", ".join(f"{one.quantity} by {one.worst:.3g} (at most {one.limit:g})" for one in bad)
-    why = f"re-run steps differ: {said}; `nodewarden rollback {update.job}` takes it back"
+    job = update.next_job or update.job
+    why = f"re-run steps differ: {said}; `nodewarden rollback {job}` takes it back"
     return changed(update, "differs", why, now_s, compared=found)
 
 

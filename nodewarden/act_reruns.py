@@ -45,7 +45,8 @@ class _Watched:
         if kind != b"steps" or line.value is None:
             return
         record = decode(line.value, f"{line.topic}/{line.partition}@{line.offset}")
-        if isinstance(record, Steps) and record.job == self.update.job:
+        of_job = {self.update.job, self.update.next_job} - {""}
+        if isinstance(record, Steps) and record.job in of_job:
             started_at = self.update.joined_at
             is_after = started_at is not None and record.at >= started_at
             (self.after if is_after else self.before).take(record)

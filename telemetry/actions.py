@@ -132,6 +132,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """What became of a command; `unknown` (nobody could tell) goes to a person.
 
     control  as that of a `Request`: where the engine is told that a step of the ladder was made
+    next_job under which id the job goes on that was submitted again; "" where it has its own
     """
 
     command: str
@@ -139,6 +140,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     status: OutcomeStatus
     reason: str
     control: tuple[float, int] | None = None
+    next_job: str = ""
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -165,6 +167,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     command    of this state, "" where none was given yet; `answered`: what its call said
     out        the targets are out
     stopped    the job was stopped, or may have been: from here on the way back is the restart
+    next_job   under which id the job goes on that was submitted again; "" where it has its own
     history    the states before, oldest first, the newest of them where they are many
     """
 
@@ -191,6 +194,17 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     stopped: bool = False
     dry_run: bool = True
     history: list[Passage] = []
+    next_job: str = ""
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """All ids of its job."""
+        return frozenset({self.job, self.next_job} - {""})
+
+    @property
+    def job_now(self) -> str:
+        """The id that it has now."""
+        return self.next_job or self.job
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -227,6 +241,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="u
     ran_at     when that restart was done; None before
     revision   0 for the first saying, then one more each time
     undoes     the update that it takes back, "" where it is none of that
+    next_job   under which id the job runs it that was submitted again; "" where it has its own
     """
 
     id: str
@@ -248,6 +263,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="u
     undoes: str = ""
     compared: list[Compared] = []
     revision: int = 0
+    next_job: str = ""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="request"):

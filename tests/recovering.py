@@ -30,6 +30,7 @@ class Scheduler(World):
     behaves      step -> how its next calls go, the first is taken; "does" where none is left
     unsupported  modes that it does not know
     starts_in_s  how long a restarted job is pending
+    next_job     a restart submits it again under this id; "" under its own
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -42,6 +43,8 @@ class Scheduler(World):
         self.job_state, self.run = "RUNNING", 0
         self.job_nodes = [TARGET, "node-b"]
         self.starts_in_s = 0.0
+        self.next_job, self.next_state = "", "PENDING"
+        self.next_nodes = ["node-b"]
         self._started_at = 0.0
         self._wanted: dict[str, int | None] = {}
         self._later: list[tuple[float, Command]] = []
@@ -51,12 +54,18 @@ class Scheduler(World):
         self._catch_up()
         if self.away:
             raise SourceUnavailable("the scheduler was taken away by the test")
-        return Preconditions(
+        seen = Preconditions(
             states=dict.fromkeys(targets, "ALLOCATED"),
             owners={name: self.owners.get(name, "") for name in targets},
             job=job, attempt=self.run if job else None, job_state=self._word() if job else "",
             job_nodes=list(self.job_nodes),
         )  # fmt: skip
+        if not job or job != self.next_job:
+            return seen
+        nodes = self.next_nodes if self.next_state == "RUNNING" else []
+        return msgspec.structs.replace(
+            seen, attempt=0, job_state=self.next_state, job_nodes=list(nodes)
+        )
 
     def achieved(self, command: Command, now: Preconditions) -> bool | None:
         """Read back from the world, not from what was said."""
@@ -91,7 +100,9 @@ class Scheduler(World):
             self._later.append((now_s + LATER_S, command))
         if how in ("lost", "hangs", "dies"):
             raise SourceUnavailable(f"no answer: it {how}")
-        return outcome(command, "done", "taken", now_s)
+        done = outcome(command, "done", "taken", now_s)
+        again = self.next_job if command.step == "restart" else ""
+        return msgspec.structs.replace(done, next_job=again)
 
     def _apply(self, command: Command) -> None:
         self.applied[command.step] += 1
@@ -102,6 +113,9 @@ class Scheduler(World):
         elif command.step == "stop":
             self.job_state = "STOPPED"
         elif command.step == "restart":
+            if self.next_job:
+                self.job_state = "CANCELLED"
+                return
             self.run += 1
             self.job_state, self._started_at = "RUNNING", self._clock.time_s() + self.starts_in_s
             self.job_nodes = ["node-b", "node-c"]

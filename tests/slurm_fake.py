@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import msgspec
 
 from actions.executors.slurm import SlurmExecutor
-from actions.executors.slurm_jobs import Resubmit
 from actions.executors.slurm_port import CallTime, JobChange, JobSeen, NodeSeen
+from actions.executors.slurm_resubmit import Resubmit
 from telemetry.actions import Command, Preconditions
 from telemetry.errors import SourceUnavailable
 from telemetry.settings import ActSlurmSettings

@@ -6,7 +6,7 @@ left alone; only a drain that reads as ours is ever taken off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from actions.executors.slurm_jobs import SlurmJobs
 from actions.executors.slurm_nodes import OURS, SlurmNodes
@@ -16,6 +16,7 @@ from actions.executors.slurm_port import (
     JobSeen,
     SlurmController,
 )
+from actions.executors.slurm_resubmit import Resubmit
 from actions.executors.slurm_said import Did, worst
 from telemetry.actions import Command, CommandStep, Outcome, Preconditions
 from telemetry.errors import SourceUnavailable
@@ -38,13 +39,12 @@ class SlurmExecutor:
 
     control   slurmctld
     time      that one call may take; shared with `control`
-    resubmit  for jobs that allow no requeue: F(job, nodes to leave out) -> what it said; None
-              where there is no such command. Raises SourceUnavailable
+    resubmit  for jobs that allow no requeue; None where there is no such command
     """
 
     def __init__(
         self, control: SlurmController, settings: ActSlurmSettings, clock: Clock, time: CallTime,
-        resubmit: Callable[[str, Sequence[str]], str] | None = None,
+        resubmit: Resubmit | None = None,
     ) -> None:  # fmt: skip
         self._clock, self._time = clock, time
         prefixes = (OURS, *settings.reason_prefixes_before)
@@ -96,6 +96,7 @@ class SlurmExecutor:
         return Outcome(
             command=command.id, at=self._clock.time_s(), status=worst(said),
             reason=reason[:REASON_MAX],
+            next_job=next((one.next_job for one in said if one.next_job), ""),
         )  # fmt: skip
 
     def _step(self, step: CommandStep, command: Command) -> list[Did]:

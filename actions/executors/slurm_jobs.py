@@ -18,15 +18,16 @@ from actions.executors.slurm_port import (
     checked_job,
     checked_nodes,
 )
+from actions.executors.slurm_resubmit import Resubmit
 from actions.executors.slurm_said import Did, Told, patiently, told
 from telemetry.actions import Command
 from telemetry.errors import SourceUnavailable
 from telemetry.ports import Clock
 
 LOOKS_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between looks at what was changed
+SAID_MAX = 200
 BEGIN_LOOK_S, BEGIN_MAX_S = 0.3, 3.0  # others wait for the service meanwhile
 _OWN_END = frozenset({"COMPLETED", "CANCELLED", "TIMEOUT", "DEADLINE"})
-Resubmit = Callable[[str, Sequence[str]], str]
 
 
 class SlurmJobs:
@@ -117,7 +118,7 @@ class SlurmJobs:
         name, job = command.job, self._cleaned(command.job)
         checked_nodes(excluded)
         if job is None or job.is_over:
-            return self._submitted_again(name, job, excluded)
+            return self._submitted_again(command, job, excluded)
         if not job.is_known:
             return _unreadable(job)
         if job.is_completing and not job.held:
@@ -167,17 +168,22 @@ class SlurmJobs:
             job = self._once(name) or job
         return job
 
-    def _submitted_again(self, name: str, job: JobSeen | None, excluded: Sequence[str]) -> Did:
+    def _submitted_again(
+        self, command: Command, job: JobSeen | None, excluded: Sequence[str]
+    ) -> Did:
+        name = command.job
         if self._resubmit is None:
             return Did("failed", f"job {name} {_how(job)}, and act.slurm.resubmit is not set")
         why = "" if job is not None and job.state.word == "CANCELLED" else _ended_by_itself(job)
         if why:  # cancelled it was by us
             return Did("failed", f"job {name} {why}")
         try:
-            said = self._resubmit(name, excluded)
+            again = self._resubmit(name, excluded, command.versions)
         except SourceUnavailable as error:
             return Did("unknown", f"job {name} may be submitted again: {error}")
-        return Did("done", f"job {name} is submitted again{_without(excluded)}: {said[:200]!r}")
+        how = f"as {again.job}" if again.job else repr(again.said[:SAID_MAX])
+        said = f"job {name} is submitted again{_without(excluded)}: {how}"
+        return Did("done", said, again.job)
 
     def _looked(
         self, name: str, is_so: Callable[[JobSeen | None], bool | None]

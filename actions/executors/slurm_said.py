@@ -16,10 +16,11 @@ _BAD: tuple[OutcomeStatus, ...] = ("done", "refused", "failed", "unknown")
 
 
 class Did(NamedTuple):
-    """How it ended, and why."""
+    """How it ended, and why; `next_job`: under which other id the job goes on, "" under none."""
 
     status: OutcomeStatus
     reason: str
+    next_job: str = ""
 
 
 class Told(NamedTuple):

@@ -68,6 +68,9 @@ class WithLauncher:
         said = left.said
         if done.status in ("refused", "failed"):
             said = self._taken_back(left)
+        elif done.next_job:  # no launcher of this job comes again, and the other was told
+            self._taken_back(left)
+            return done
         return msgspec.structs.replace(done, reason=f"{done.reason}; {said}")
 
     def _left(self, command: Command) -> Left:

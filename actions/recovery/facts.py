@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from actions.ports import JobFacts
 from actions.rails import is_said
@@ -68,6 +68,11 @@ def runs(found: Preconditions) -> bool | None:
     """Whether the job runs; None where the scheduler says nothing."""
     state = _word(found.job_state)
     return None if not state else state in RUNNING
+
+
+def goes_on(found: Preconditions, excluded: Collection[str]) -> bool:
+    """Whether a job that was submitted again is there under its new id, and not where it was."""
+    return bool(found.job_state) and not set(excluded) & set(found.job_nodes)
 
 
 def replacements(found: Preconditions, facts: JobFacts) -> int | None:

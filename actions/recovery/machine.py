@@ -61,11 +61,15 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of the last command; `prevented`: a check refused it, nobody was called."""
+    """What became of the last command; `prevented`: a check refused it, nobody was called.
+
+    next_job  under which id the job goes on; "" where it has its own
+    """
 
     status: OutcomeStatus
     reason: str
     prevented: bool = False
+    next_job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,10 @@ def _answered(
         case "refused" | "failed":
             return _left(recovery, answer.status, answer.reason, now_s)
         case "done" | "unknown":
-            return _changed(recovery, now_s, answered=answer.status, reason=answer.reason)
+            return _changed(
+                recovery, now_s, answered=answer.status, reason=answer.reason,
+                next_job=answer.next_job or recovery.next_job,
+            )  # fmt: skip
         case _:
             assert_never(answer.status)
 

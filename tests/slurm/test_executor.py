@@ -225,5 +225,6 @@ def test_a_job_that_allows_no_requeue_is_submitted_again_by_the_sites_command(ca
     job, nodes = running(one, calm, 1, "--no-requeue")
     done = one.execute(command("isolate_and_restart", nodes[0], job=job, exclude=nodes))
     assert "done" == done.status, done.reason
-    until(lambda: one.observe([], str(int(job) + 1)).job_state == "RUNNING")
-    assert nodes != one.observe([], str(int(job) + 1)).job_nodes
+    assert calm.run("squeue", "--noheader", "--format=%i").split() == [done.next_job]
+    until(lambda: one.observe([], done.next_job).job_state == "RUNNING")
+    assert nodes != one.observe([], done.next_job).job_nodes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,9 +16,11 @@ from actions.executors.slurm import SlurmExecutor
 from actions.executors.slurm_commands import SlurmCommands
 from actions.executors.slurm_port import CallTime, JobChange
 from actions.ports import Executor
+from nodewarden.act_looks import Lookout
 from nodewarden.clock import SystemClock
 from nodewarden.executing import executor
-from telemetry.actions import Command, Recovery
+from nodewarden.executing import slurm as slurm_executor
+from telemetry.actions import Command, Decision, Outcome, Preconditions, Recovery, Request
 from telemetry.findings import Incident, Verdict
 from telemetry.settings import (
     ActLaunchSettings,
@@ -25,7 +28,7 @@ from telemetry.settings import (
     ActSlurmSettings,
     RecoverySettings,
 )
-from tests.acting import Site, incident
+from tests.acting import Site, asked, incident
 from tests.recovering import Pages
 from tests.slurm.cluster import Slurm
 from tests.slurm.launched import Launched
@@ -138,6 +141,94 @@ def test_a_controller_that_hangs_is_a_person_s_in_time_and_doubles_nothing_when_
     assert "Restarts=0 " in shown or "Restarts=1 " in shown
 
 
+def test_a_job_that_is_submitted_again_is_back_when_it_runs_under_its_new_id(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    again, ran = tmp_path / "again.sh", tmp_path / "ran"
+    again.write_text(
+        '#!/bin/sh\nexec sbatch --exclude="$2" --nodes=2 --output=/dev/null --chdir=/'
+        f" --wrap='echo $NODEWARDEN_CODE_VERSION >{ran}; sleep 600'\n"
+    )
+    again.chmod(0o755)
+    job = slurm.run(
+        "sbatch", "--parsable", "--nodes=2", "--no-requeue", "--output=/dev/null",
+        "--wrap=sleep 600",
+    )  # fmt: skip
+    until(lambda: slurm.run("squeue", "-h", f"--jobs={job}", "-o", "%T") == "RUNNING")
+    of_slurm = ActSlurmSettings(conf=slurm.conf, resubmit=(str(again),))
+    settings = ActSettings(
+        dry_run=False, executor="slurm", first_observe_s=0.0, call_timeout_s=60.0, slurm=of_slurm,
+        recovery=RecoverySettings(modes=("requeue",), look_s=0.2),
+    )  # fmt: skip
+    site = OnSlurm(settings, executor(settings, CLOCK))
+    one = site.start()
+    told = msgspec.structs.replace(asked("update", job), versions={"code": "v2"})
+    assert one.ask(told).status == 200
+    host = slurm.run("squeue", "-h", f"--jobs={job}", "-o", "%B")
+    site.tell(broken(host, job))
+    done = site.until_over()
+    assert (done.state, done.job) == ("running", job), done
+    shown = slurm.run("squeue", "-h", "-o", "%i %T").split()
+    assert shown == [done.next_job, "RUNNING"]
+    assert host not in slurm.run("squeue", "-h", "-o", "%N")
+    until(lambda: ran.exists() and ran.read_text() == "v2\n")
+    assert one.ledger.versions.running(done.next_job) == {"code": "v2"}
+
+
+def test_a_drain_that_somebody_takes_off_is_noticed_and_a_slow_slurm_holds_nothing_up(
+    slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actions.undone.EVERY_S", 0.2)
+    settings = ActSettings(
+        dry_run=False, executor="slurm", first_observe_s=0.0, call_timeout_s=60.0,
+        slurm=ActSlurmSettings(conf=slurm.conf, timeout_s=30.0),
+    )  # fmt: skip
+    site = OnSlurm(settings, executor(settings, CLOCK))
+    site.looks = looks = Looking(settings)
+    thread = threading.Thread(target=looks.run, args=(looks.stop,))
+    thread.start()
+    try:
+        one = site.start()
+        site.tell(isolated("node2"))
+        until(lambda: site.of(Outcome) != [], one.step)
+        looks.begun = 0
+        signal_controller(slurm, signal.SIGSTOP)
+        try:
+            until(lambda: looks.begun > 0, one.step)
+            site.tell(isolated("node3", job="ask"))
+            until(lambda: len(site.of(Decision)) == 2, one.step)
+            assert site.of(Request) == []
+        finally:
+            signal_controller(slurm, signal.SIGCONT)
+        slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+        until(lambda: site.of(Request) != [], one.step)
+    finally:
+        looks.stop.set()
+        thread.join(DEADLINE_S)
+    (request,) = site.of(Request)
+    assert isinstance(request, Request)
+    assert (request.verb, request.target, request.by) == ("release", "node2", "scheduler")
+
+
+def isolated(node: str, job: str = "") -> Incident:
+    story = incident(node, job=job)
+    verdict = msgspec.structs.replace(story.verdict, targets=[node], at=time.time())
+    return msgspec.structs.replace(story, verdict=verdict, verdicts=[verdict])
+
+
+class Looking(Lookout):
+    """Says how often it began."""
+
+    def __init__(self, settings: ActSettings) -> None:
+        super().__init__(self._counted)
+        self._slurm = slurm_executor(settings, CLOCK)
+        self.stop, self.begun = threading.Event(), 0
+
+    def _counted(self, nodes: Sequence[str]) -> Preconditions:
+        self.begun += 1
+        return self._slurm.observe(nodes)
+
+
 def broken(node: str, job: str) -> Incident:
     """The node is to go, and the job to be restarted."""
     story = incident("a", action="isolate_and_restart", job=job)
@@ -149,8 +240,9 @@ def signal_controller(slurm: Slurm, what: signal.Signals) -> None:
     os.kill(int((slurm.directory / "slurmctld.pid").read_text()), what)
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true: Callable[[], bool], step: Callable[[], None] = lambda: None) -> None:
     end_s = time.monotonic() + DEADLINE_S
     while not true():
         assert time.monotonic() < end_s, "not in time"
+        step()
         time.sleep(0.05)

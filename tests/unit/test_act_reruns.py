@@ -44,6 +44,7 @@ class Telemetry:
     def __init__(self) -> None:
         self.clock, self.log = ManualClock(T), MemoryLog({TELEMETRY: 2})
         self.away, self.polls_max = False, 1_000
+        self.update = update()
         self.readers = RerunReader(self._reader, [0, 1], SETTINGS, self.clock)
 
     def _reader(self) -> LogReader:
@@ -63,9 +64,9 @@ class Telemetry:
         )
 
     def looked(self) -> list[str] | None:
-        self.readers.compared(update())
+        self.readers.compared(self.update)
         self.readers.refresh()
-        found = self.readers.compared(update())
+        found = self.readers.compared(self.update)
         return None if found is None else [f"{one.quantity} {one.differs}" for one in found]
 
 
@@ -98,6 +99,16 @@ def test_a_log_that_is_away_is_asked_again() -> None:
     told.away = False
     told.say(T + 10.0, 10, 15)
     assert ["loss False"] == told.looked()
+
+
+def test_a_job_that_was_submitted_again_makes_its_steps_under_its_new_id() -> None:
+    told = Telemetry()
+    told.update = msgspec.structs.replace(update(), next_job="8")
+    told.say(T - 100.0, 0, 20)
+    told.say(T - 100.0, 0, 20, job="", loss=9.0)
+    assert told.looked() is None
+    told.say(T + 10.0, 10, 20, job="8", loss=1.5)
+    assert ["loss True"] == told.looked()
 
 
 def test_what_a_slow_broker_has_not_given_yet_is_read_in_the_next_round() -> None:

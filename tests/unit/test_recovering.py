@@ -639,6 +639,70 @@ def test_a_dry_run_goes_through_all_states_waits_for_nothing_and_pages_nobody() 
     assert site.pages.pages() == []
 
 
+def submitted_again(*, starts: bool = True) -> Cluster:
+    """The job was cancelled, and waits in the queue as 8."""
+    site = Cluster()
+    site.world.next_job = "8"
+    site.tell(broken())
+    site.start().step(3)
+    assert [("restarting", "8", "taken")] == [
+        (one.state, one.next_job, one.reason) for one in site.recoveries()
+    ]
+    if starts:
+        site.world.next_state = "RUNNING"
+    return site
+
+
+def test_a_job_that_was_submitted_again_is_back_when_it_runs_under_its_new_id() -> None:
+    site = submitted_again(starts=False)
+    site.run_for(60.0)
+    assert "restarting" == site.recoveries()[0].state
+    site.world.next_state = "RUNNING"
+    site.run_for(10.0)
+    (done,) = site.recoveries()
+    assert ("running", "the job runs; taken") == (done.state, done.reason)
+    assert (JOB, "8", "8") == (done.job, done.next_job, done.job_now)
+    assert 1 == site.world.applied["restart"]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "FAILED", "CANCELLED", ""])
+def test_a_new_job_that_never_runs_is_a_person_s(state: str) -> None:
+    site = submitted_again(starts=False)
+    site.world.next_state = state
+    site.run_for(REAL.recovery.restart_s + 20.0, 10.0)
+    assert "escalated" == site.recoveries()[0].state
+    (page,) = site.pages.pages()
+    assert page.startswith(f"job 8 (before {JOB}) is a person's now")
+    assert 1 == site.world.applied["restart"]
+
+
+def test_a_new_job_that_got_the_suspect_again_is_not_back() -> None:
+    site = submitted_again()
+    site.world.next_nodes = [TARGET]
+    site.run_for(60.0)
+    assert "restarting" == site.recoveries()[0].state
+
+
+def test_an_instance_that_takes_over_follows_the_new_job() -> None:
+    site = submitted_again(starts=False)
+    site.start()
+    site.run_for(60.0)
+    assert "restarting" == site.recoveries()[0].state
+    site.world.next_state = "RUNNING"
+    site.run_for(10.0)
+    assert "running" == site.recoveries()[0].state
+
+
+def test_what_is_decided_of_the_new_job_waits_until_it_is_back() -> None:
+    site = submitted_again(starts=False)
+    story = broken("b")
+    verdict = msgspec.structs.replace(story.verdict, targets=["node-b"])
+    site.tell(msgspec.structs.replace(story, job="8", verdict=verdict, verdicts=[verdict]))
+    site.run_for(20.0)
+    assert ["restarting", "suspect"] == [one.state for one in site.recoveries()]
+    assert 1 == site.world.applied["stop"]
+
+
 def test_people_see_how_far_it_is() -> None:
     site = Cluster()
     site.world.starts_in_s = 60.0

@@ -19,7 +19,7 @@ from actions.executors import slurm_json, slurm_text
 from actions.executors.slurm_commands import SlurmCommands
 from actions.executors.slurm_port import CallTime
 from actions.executors.slurm_rest import SlurmRest
-from actions.executors.slurm_resubmit import resubmit
+from actions.executors.slurm_resubmit import new_job, resubmit
 from nodewarden.clock import SystemClock
 from telemetry.errors import SettingsError, SourceUnavailable
 from telemetry.settings import ActSlurmSettings
@@ -333,13 +333,30 @@ def test_no_other_name_reaches_a_command(scripted: Script, tmp_path: Path, name:
 
 def test_the_sites_command_gets_the_job_and_the_nodes(tmp_path: Path) -> None:
     program = tmp_path / "again"
-    program.write_text('#!/bin/sh\necho "$# $1 $2 $3"\n')
+    program.write_text('#!/bin/sh\necho "$# $1 $2 $3 ${NODEWARDEN_CODE_VERSION-none}"; echo "$N"\n')
     program.chmod(0o755)
-    again = resubmit([str(program), "--now"], {}, CLOCK, lambda: 5.0)
-    assert "3 --now 7 n1,n2" == again("7", ["n1", "n2"])
+    again = resubmit([str(program), "--now"], {"N": "8"}, CLOCK, lambda: 5.0)
+    assert ("3 --now 7 n1,n2 none 8", "8") == again("7", ["n1", "n2"], {})
+    assert "3 --now 7 n1 v2 8" == again("7", ["n1"], {"code": "v2", "x": "y"}).said
+    assert "3 --now 7 n1 none 8" == again("7", ["n1"], {"code": "$(id)"}).said
+    assert "" == again("8", ["n1"], {}).job  # it is no other one
     program.write_text("#!/bin/sh\necho no >&2; exit 3\n")
     with pytest.raises(SourceUnavailable, match="no"):
-        again("7", ["n1"])
+        again("7", ["n1"], {})
+
+
+@pytest.mark.parametrize(
+    ("printed", "job"),
+    [("8\n", "8"), ("8;cluster\n", "8"), ("Submitted batch job 8\n", "8"),
+     ("Submitted batch job 8 on cluster east\n", "8"), ("trying\nSubmitted batch job 8\n", "8"),
+     ('{"meta": {"x": [1]}, "job_id": 8, "errors": []}', "8"),
+     ('{"result": {"job_id": 8, "step_id": "batch"}, "job_id": 8}', "8"),
+     ('{"result": {"job_id": 8}}', "8"), ("", ""), ("ok", ""), ("8\n9\n", ""), ("8 nodes\n", ""),
+     ("-8", ""), ("08", ""), ('{"job_id": 8, "result": {"job_id": 9}}', ""), ('{"job_id": 0}', ""),
+     ('{"job_id": "8"}', ""), ("[" * 10_000, ""), ("12345678901", "")],
+)  # fmt: skip
+def test_the_new_job_is_known_where_one_id_is_printed_and_no_other(printed: str, job: str) -> None:
+    assert job == new_job(printed)
 
 
 # -- slurmrestd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from actions.executors.launch import Launches
 from actions.executors.slurm_reason import REASON_MAX, Owned, owned, written
+from actions.executors.slurm_resubmit import Resubmitted
 from actions.executors.with_launcher import WithLauncher
 from telemetry.actions import CommandStep, Preconditions, RestartMode
 from telemetry.errors import SourceUnavailable
@@ -347,20 +348,22 @@ def test_i11_a_job_that_allows_no_requeue_is_not_requeued(
 def test_i11_it_is_cancelled_and_submitted_again_where_the_site_can() -> None:
     slurm, asked = FakeSlurm(), []
 
-    def again(job: str, excluded: Sequence[str]) -> str:
-        asked.append((job, list(excluded)))
-        return "8"
+    def again(job: str, excluded: Sequence[str], versions: Mapping[str, str]) -> Resubmitted:
+        asked.append((job, list(excluded), dict(versions)))
+        return Resubmitted("8", "8")
 
     slurm.run("7", "n1", "n2", may_requeue=False)
     one = executor(slurm, again)
-    assert "done" == one.execute(RESTART).status
+    done = one.execute(msgspec.structs.replace(RESTART, versions={"code": "v2"}))
+    assert ("done", "8") == (done.status, done.next_job)
+    assert "job 7 is submitted again, without n2: as 8" in done.reason
     assert [f"drain n2 {OURS}", "cancel 7"] == slurm.calls
-    assert [("7", ["n2"])] == asked
+    assert [("7", ["n2"], {"code": "v2"})] == asked
     assert one.achieved(RESTART, one.observe(["n2"], "7")) is None
 
 
 def test_i11_a_submission_that_nobody_answers_is_unknown() -> None:
-    def again(job: str, excluded: Sequence[str]) -> str:
+    def again(job: str, excluded: Sequence[str], versions: Mapping[str, str]) -> Resubmitted:
         raise SourceUnavailable("resubmit: is not done in time")
 
     slurm = FakeSlurm()
@@ -475,9 +478,9 @@ def test_a_job_that_ended_by_itself_or_nobody_knows_how_is_not_submitted_again(h
     if how:
         slurm.run("7", state=job_state([how]), may_requeue=False)
 
-    def again(job: str, excluded: Sequence[str]) -> str:
+    def again(job: str, excluded: Sequence[str], versions: Mapping[str, str]) -> Resubmitted:
         asked.append(job)
-        return "8"
+        return Resubmitted("8", "8")
 
     done = executor(slurm, again).execute(RESTART)
     assert done.status in ("refused", "failed")
@@ -487,7 +490,7 @@ def test_a_job_that_ended_by_itself_or_nobody_knows_how_is_not_submitted_again(h
 def test_an_interactive_job_is_not_cancelled_for_nobody_can_start_it_again() -> None:
     slurm = FakeSlurm()
     slurm.run("7", "n2", is_batch=False)
-    done = executor(slurm, lambda _job, _excluded: "8").execute(RESTART)
+    done = executor(slurm, lambda *_: Resubmitted("8", "8")).execute(RESTART)
     assert "refused" == done.status
     assert "cancel 7" not in slurm.calls
 

@@ -264,3 +264,21 @@ def test_what_a_running_job_runs_outlives_what_the_ledger_forgets() -> None:
         site.clock.advance(DAY_S)
         one.step()
     assert {} == one.ledger.versions.running(JOB)
+
+
+def test_what_a_job_runs_goes_with_it_to_its_new_id_and_a_rollback_too() -> None:
+    site = Cluster()
+    site.world.next_job, site.world.next_state = "8", "RUNNING"
+    one = site.start()
+    update(site, running=True, versions={"code": "v1", "config": "c1"})
+    update(site)
+    site.tell(broken())
+    site.run_for(30.0)
+    register = one.ledger.versions
+    assert {"code": "v2", "config": "c1"} == register.running("8")
+    assert ("running", "8") == next(
+        (said.state, said.next_job) for said in register.of(JOB) if said.command
+    )
+    back = one.ask(msgspec.structs.replace(asked("rollback", "8"), urgent=False))
+    assert 200 == back.status, back.body
+    assert {"code": "v1", "config": "c1"} == register.to_run("8")
