@@ -46,10 +46,8 @@ def adopt(
 
 
 def _renew_sources(fold: Fold, windows_same: bool) -> None:
-    """Clocks follow the new rules; a source whose windows no longer fit begins anew."""
+    """A source whose windows no longer fit begins anew."""
     rules = fold.settings.ticks
-    for skew in fold.skews.values():
-        skew.adopt(rules)
     for name, source in list(fold.sources.items()):
         interval_s = rules.interval_s.get(name, rules.interval_default_s)
         if not windows_same or interval_s != source.interval_s:

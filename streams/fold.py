@@ -19,12 +19,11 @@ from streams.adoption import adopt
 from streams.counters import Counters, Coverage
 from streams.forgetting import forget_gone, sweep_due
 from streams.groups import Groups
-from streams.inventory import NODES_MAX, Inventory
+from streams.inventory import Inventory
 from streams.layout import BadFrame
 from streams.outlook import context_of, coverage
 from streams.progress import Progress
-from streams.sequence import SequenceWindow
-from streams.skew import Skew
+from streams.speakers import Speakers, Stream
 from streams.spool import SpoolWatch
 from streams.ticks import AHEAD_S, SourceTicks
 from streams.verdicts import Decide, Judge
@@ -49,7 +48,6 @@ from telemetry.records import (
 from telemetry.settings import EngineSettings
 
 ShardKind = Literal["live", "history", "capture"]
-STREAMS_MAX = 200_000
 SOURCES_MAX = 256
 
 
@@ -88,8 +86,7 @@ class Fold:
         self.ready = False
         self.ended = False
         self.piece: tuple[float, str, float | None] | None = None  # the `Begin` it began with
-        self.streams: dict[tuple[str, str, float], SequenceWindow] = {}
-        self.skews: dict[str, Skew] = {}
+        self.speakers = Speakers(self.settings.ticks)
         self.inventory = Inventory()
         self.groups = Groups(self.inventory)
         self.sources: dict[str, SourceTicks] = {}
@@ -109,6 +106,8 @@ class Fold:
 
     def _configure(self, settings: EngineSettings) -> None:
         self.settings = settings
+        self._gap_s = 3 * settings.ticks.beat_s  # a log that is silent for longer stood still
+        self.speakers.adopt(settings.ticks)
         self.detectors: Sequence[Detector] = build_detectors(settings)
         self._readers_of_ticks = [d for d in self.detectors if _reads(d, "on_tick")]
         self._readers_of_events = [d for d in self.detectors if _reads(d, "on_event")]
@@ -120,8 +119,8 @@ class Fold:
 
     def step(self, arrived: Arrived) -> Said:
         """Take the next record of the log."""
+        record, arrival = arrived.record, arrived.arrival
         self.offset = arrived.offset
-        record = arrived.record
         self.counters.records += 1
         refusal = record.reason if isinstance(record, Rejected) else self._refusal(record)
         over = False
@@ -131,13 +130,12 @@ class Fold:
         findings: list[Finding] = []
         incidents: list[Incident] = []
         # What is no part of a piece of history arrived today, and its clock stands in the past.
-        foreign = self._kind == "history" and bool(refusal)
-        if arrived.arrival > self.now and not foreign:
-            self._move_time(arrived.arrival, over, findings, incidents)
+        if arrival > self.now and not (refusal and self._kind == "history"):
+            self._move_time(arrival, over, findings, incidents)
         if refusal or isinstance(record, Rejected):
             self.counters.reject(refusal)
         else:
-            self._dispatch(record, arrived.arrival, findings, incidents)
+            self._dispatch(record, arrival, findings, incidents)
         return Said(findings, incidents) if findings or incidents else NOTHING
 
     def _edge(self, record: Begin | End) -> None:
@@ -151,25 +149,22 @@ class Fold:
     def _dispatch(
         self, record: Record, arrival: float, findings: list[Finding], incidents: list[Incident]
     ) -> None:
-        if not self._first_time(record):
+        stream = self.speakers.stream_of(record)
+        if not self._first_time(record, stream):
             self.counters.duplicate += 1
             return
-        at = self._event_time(record, arrival)
+        at = self._event_time(record, stream, arrival)
         match record:
             case Frame():
                 self._frame(record, at, arrival, findings, incidents)
+            case Steps():
+                self._steps(record, at, arrival, findings, incidents)
             case Event():
                 self._heard(record, arrival)
                 event = record if at == record.at else msgspec.structs.replace(record, at=at)
                 said = [
                     d.on_event(event, self.inventory, self.now) for d in self._readers_of_events
                 ]
-                self._hear_all(said, findings, incidents)
-            case Steps():
-                self._heard(record, arrival)
-                steps = record if at == record.at else msgspec.structs.replace(record, at=at)
-                self.progress.take(steps, at, self.now)
-                said = [d.on_steps(steps, self.inventory, self.now) for d in self._readers_of_steps]
                 self._hear_all(said, findings, incidents)
             case Hardware():
                 self._heard(record, arrival)
@@ -227,51 +222,36 @@ class Fold:
         """
         if self.ended or self.piece != (record.at, record.name, record.replayed):
             return True
-        window = self.streams.get((record.node, record.source, record.started_at))
-        return window is None or not window.has(record.seq)
+        stream = self.speakers.streams.get((record.node, record.source, record.started_at))
+        return stream is None or not stream.has(record.seq)
 
-    def _first_time(self, record: Header) -> bool:
-        stream = (record.node, record.source, record.started_at)
-        window = self.streams.get(stream) or self._window(stream)
-        lost = window.lost
-        fresh = window.take(record.seq)
-        if window.lost != lost:
-            self.counters.lost += window.lost - lost
+    def _first_time(self, record: Header, stream: Stream) -> bool:
+        lost = stream.lost
+        fresh = stream.take(record.seq)
+        if stream.lost != lost:
+            self.counters.lost += stream.lost - lost
         if isinstance(record, Event) and fresh and record.kmsg_seq is not None and record.boot_id:
             # An agent that starts anew reads the kernel's ring once more, in a new stream.
-            return self._window((record.node, f"kmsg {record.boot_id}", -1.0)).take(record.kmsg_seq)
+            ring = self.speakers.stream((record.node, f"kmsg {record.boot_id}", -1.0))
+            return ring.take(record.kmsg_seq)
         return fresh
 
-    def _window(self, stream: tuple[str, str, float]) -> SequenceWindow:
-        window = self.streams.get(stream)
-        if window is None:
-            if len(self.streams) >= STREAMS_MAX:
-                del self.streams[next(iter(self.streams))]
-            window = self.streams[stream] = SequenceWindow()
-        return window
-
-    def _event_time(self, record: Header, arrival: float) -> float:
+    def _event_time(self, record: Header, stream: Stream, arrival: float) -> float:
         """Event time on the log's clock: the node's time plus the error of its clock."""
         at = record.at
         if record.sent_at is not None and record.node:
-            skew = self.skews.get(record.node) or self._skew(record.node)
+            clock = stream.clock or self.speakers.clock_of(record.node, stream)
             if not record.spooled:
-                skew.observe(arrival, record.sent_at, record.boot_id)
-            if skew.correction_s != 0.0:
+                clock.observe(arrival, record.sent_at, record.boot_id)
+            if clock.correction_s != 0.0:
                 self.counters.skewed += 1
-                at += skew.correction_s
+                at += clock.correction_s
         # A time that lies ahead of the log is no time at which anything was measured.
         if at <= self.now + AHEAD_S and not isinstance(record, _EDGES):
-            self.counters.span(at)
             if self.last_at is None or at > self.last_at:
                 self.last_at = at
+            self.counters.span(at)
         return at
-
-    def _skew(self, node: str) -> Skew:
-        skew = Skew(self.settings.ticks)
-        if len(self.skews) < NODES_MAX:  # further clocks are taken at their word
-            self.skews[node] = skew
-        return skew
 
     def _heard(self, record: Header, arrival: float) -> None:
         self.counters.used += 1
@@ -287,8 +267,8 @@ class Fold:
         incidents: list[Incident],
     ) -> None:
         try:
-            source = self._source(frame.source)
-            joins = frame.node not in source.slot
+            source = self.sources.get(frame.source) or self._new_source(frame.source)
+            nodes = len(source.names)
             in_time, late = source.take(frame, at, self.now)
         except BadFrame as error:
             self.counters.reject(str(error))
@@ -298,7 +278,7 @@ class Fold:
             self.look_at_due()
         if frame.spooled:
             self.spool.take(frame.node, frame.source)
-        if joins:
+        if len(source.names) > nodes:  # the node joined
             self.be_patient(frame.node, source.interval_s)
         self.inventory.hear(frame.node, arrival)
         if in_time:
@@ -311,15 +291,31 @@ class Fold:
         if self.due_s <= self.now:
             self._close_due(findings, incidents)
 
-    def _source(self, name: str) -> SourceTicks:
-        source = self.sources.get(name)
-        if source is None:
-            if len(self.sources) >= SOURCES_MAX:
-                raise BadFrame(f"more than {SOURCES_MAX} sources")
-            rules = self.settings.ticks
-            interval_s = rules.interval_s.get(name, rules.interval_default_s)
-            source = SourceTicks(name, interval_s, self.settings, self.inventory.in_service)
-            self.sources[name] = source
+    def _steps(
+        self,
+        steps: Steps,
+        at: float,
+        arrival: float,
+        findings: list[Finding],
+        incidents: list[Incident],
+    ) -> None:
+        self._heard(steps, arrival)
+        if at != steps.at:
+            steps = msgspec.structs.replace(steps, at=at)
+        now, view = self.now, self.inventory
+        self.progress.take(steps, at, now)
+        said = [seen for d in self._readers_of_steps if (seen := d.on_steps(steps, view, now))]
+        if said:
+            self._hear_all(said, findings, incidents)
+
+    def _new_source(self, name: str) -> SourceTicks:
+        """A source that nobody heard before."""
+        if len(self.sources) >= SOURCES_MAX:
+            raise BadFrame(f"more than {SOURCES_MAX} sources")
+        rules = self.settings.ticks
+        interval_s = rules.interval_s.get(name, rules.interval_default_s)
+        source = SourceTicks(name, interval_s, self.settings, self.inventory.in_service)
+        self.sources[name] = source
         return source
 
     def be_patient(self, node: str, interval_s: float) -> None:
@@ -336,7 +332,7 @@ class Fold:
         """`now` moves to `arrival`; where the history is `over`, its silence proves nothing."""
         gap_s = arrival - self.now
         self.now = arrival
-        if gap_s > 3 * self.settings.ticks.beat_s and self.beats and math.isfinite(gap_s):
+        if gap_s > self._gap_s and self.beats and math.isfinite(gap_s):
             self.spool.gap(self.now, self.sources.values(), self.settings.ticks.keep_s)
             self.look_at_due()
         if self.due_s <= arrival:

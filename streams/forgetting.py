@@ -33,9 +33,6 @@ def forget_gone(fold: Fold) -> None:
         return
     for source in fold.sources.values():
         source.drop(gone)
-    for stream in [stream for stream in fold.streams if stream[0] in gone]:
-        del fold.streams[stream]
-    for node in gone:
-        fold.skews.pop(node, None)
+    fold.speakers.forget(gone)
     fold.inventory.forget(gone)
     fold.look_at_due()

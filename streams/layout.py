@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +50,14 @@ class Layout:
 
     def values(self, metrics: Columns) -> FloatArray:
         """What `columns` are filled with, null as NaN. Room that the next call uses again."""
+        told: list[float | None] = []
+        for column in metrics.values():
+            told += column  # half the cost of a chain
         # Packing is the quickest way from floats to an array, and null stops it.
         try:
-            self._pack(self._room, 0, *chain.from_iterable(metrics.values()))
+            self._pack(self._room, 0, *told)
         except struct.error:
-            told = chain.from_iterable(metrics.values())
-            self._pack(self._room, 0, *[math.nan if value is None else value for value in told])
+            self._flat[:] = np.fromiter(told, dtype=np.float64, count=len(told))
         return self._flat if self.take is None else self._flat[self.take]
 
 

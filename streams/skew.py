@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from telemetry.settings import TickSettings
 
 BUCKETS = 10
@@ -14,7 +16,10 @@ class Skew:
     the past is forgotten. Spooled records are merely delayed and never come here.
     """
 
-    __slots__ = ("boot_id", "buckets", "correction_s", "disagreed", "least", "rules")
+    __slots__ = (
+        "_bucket_s", "_newest", "_number", "boot_id", "buckets", "correction_s", "disagreed",
+        "least", "rules",
+    )  # fmt: skip
 
     def __init__(self, rules: TickSettings) -> None:
         self.rules = rules
@@ -23,10 +28,23 @@ class Skew:
         self.disagreed = 0
         self.least = 0.0  # of the buckets; it and what follows are kept for speed alone
         self.correction_s = 0.0  # to add to the node's times: 0 within the limit
+        self.adopt(rules)
 
     def observe(self, arrival: float, sent_at: float, boot_id: str) -> None:
         """Take one record that was sent when it was made."""
         delay = arrival - sent_at
+        # Nearly always the newest bucket stands, knows a smaller delay and agrees: nothing changes.
+        if (
+            arrival // self._bucket_s == self._number
+            and delay >= self._newest
+            and delay - self.least <= self.rules.skew_disagree_s
+            and boot_id == self.boot_id
+        ):
+            self.disagreed = 0
+        else:
+            self._take(arrival, delay, boot_id)
+
+    def _take(self, arrival: float, delay: float, boot_id: str) -> None:
         if boot_id != self.boot_id:
             self.boot_id = boot_id
             self._forget()
@@ -38,7 +56,7 @@ class Skew:
                 return  # a slow delivery, or a clock set back: too early to tell
         else:
             self.disagreed = 0
-        number = int(arrival // (self.rules.skew_window_s / BUCKETS))
+        number = int(arrival // self._bucket_s)
         if self.buckets and self.buckets[-1][0] == number:
             if delay < self.buckets[-1][1]:
                 self.buckets[-1] = (number, delay)
@@ -55,6 +73,7 @@ class Skew:
     def adopt(self, rules: TickSettings) -> None:
         """Other rules from here on."""
         self.rules = rules
+        self._bucket_s = rules.skew_window_s / BUCKETS
         self._correct(self.least)
 
     def _forget(self) -> None:
@@ -64,3 +83,5 @@ class Skew:
     def _correct(self, least: float) -> None:
         self.least = least
         self.correction_s = least if abs(least) > self.rules.skew_min_s else 0.0
+        newest: tuple[float, float] = self.buckets[-1] if self.buckets else (math.nan, math.nan)
+        self._number, self._newest = newest

@@ -16,8 +16,8 @@ from streams.counters import Counters, Coverage
 from streams.fold import Fold
 from streams.inventory import InventoryState
 from streams.progress import JobProgress
-from streams.sequence import SequenceWindow
 from streams.skew import Skew
+from streams.speakers import Stream
 from streams.spool import SpoolWatch
 from streams.ticks import SourceTicks
 from streams.ticks_state import (
@@ -123,9 +123,12 @@ def fold_state(fold: Fold) -> FoldState:
         counters=fold.counters, coverage=fold.coverage,
         streams=[
             SequenceState(*key, w.highest, w.bits.to_bytes(128, "little"), w.lost)
-            for key, w in fold.streams.items()
+            for key, w in fold.speakers.streams.items()
         ],
-        skews=[SkewState(n, s.boot_id, s.buckets, s.disagreed) for n, s in fold.skews.items()],
+        skews=[
+            SkewState(node, clock.boot_id, clock.buckets, clock.disagreed)
+            for node, clock in fold.speakers.clocks.items()
+        ],
         inventory=fold.inventory.snapshot(),
         groups=[(job, stage, number) for (job, stage), number in fold.groups.numbers.items()],
         groups_given=fold.groups.given,
@@ -148,12 +151,12 @@ def restore_fold(fold: Fold, state: FoldState) -> None:
     fold.piece, fold.last_at, fold.swept = state.piece, state.last_at, state.swept
     fold.counters, fold.coverage = state.counters, state.coverage
     for s in state.streams:
-        window = SequenceWindow(s.highest, int.from_bytes(s.bits, "little"), s.lost)
-        fold.streams[s.node, s.source, s.started_at] = window
+        stream = Stream(s.highest, int.from_bytes(s.bits, "little"), s.lost)
+        fold.speakers.streams[s.node, s.source, s.started_at] = stream
     for kept in state.skews:
-        skew = fold.skews[kept.node] = Skew(state.settings.ticks)
-        skew.restore(kept.buckets)
-        skew.boot_id, skew.disagreed = kept.boot_id, kept.disagreed
+        clock = fold.speakers.clocks[kept.node] = Skew(state.settings.ticks)
+        clock.restore(kept.buckets)
+        clock.boot_id, clock.disagreed = kept.boot_id, kept.disagreed
     fold.inventory.restore(state.inventory)
     fold.groups.numbers = {(job, stage): number for job, stage, number in state.groups}
     fold.groups.given = state.groups_given

@@ -207,7 +207,7 @@ def test_nodes_that_came_and_went_leave_the_state_as_it_was_without_them_k2(rest
     names = {name for source in first.fold.sources.values() for name in source.names}
     assert {name for name in names if name.startswith("v")} == set()
     assert len(names) == 8
-    assert not any(stream[0].startswith("v") for stream in first.fold.streams)
+    assert not any(stream[0].startswith("v") for stream in first.fold.speakers.streams)
     after: dict[str, bytes] = {}
     save(first, after)
     assert restored(after, len(mixed)).fold.sources["gpu"].names == sorted(names)
