@@ -48,7 +48,7 @@ def lookout(settings: ActSettings, clock: Clock) -> Lookout | None:
     """Looks at nodes beside the executor, with connections of its own; None where that is no
     question to anybody outside. Raises SettingsError.
     """
-    if settings.executor != "slurm" or settings.dry_run:
+    if settings.executor != "slurm":
         return None
     return Lookout(slurm(settings, clock).observe)
 

@@ -11,7 +11,7 @@ from actions.dry_run import DryRun
 from actions.executors.command import CommandExecutor
 from actions.executors.mpirun import MpirunExecutor
 from actions.executors.webhook import WebhookExecutor
-from nodewarden.executing import executor
+from nodewarden.executing import executor, lookout
 from nodewarden.executor_checks import wrong_together
 from telemetry.errors import SettingsError
 from telemetry.settings import (
@@ -61,6 +61,19 @@ def test_an_executor_that_can_do_nothing_stops_the_start(settings: ActSettings) 
     with pytest.raises(SettingsError, match=rf"^act\.{settings.executor}") as caught:
         executor(settings, ManualClock())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_slurm_that_may_be_slow_is_looked_at_beside_the_loop(
+    tmp_path: Path, dry_run: bool
+) -> None:
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    slurm = ActSlurmSettings(scontrol=str(program), scancel=str(program))
+    settings = ActSettings(executor="slurm", dry_run=dry_run, slurm=slurm)
+    assert lookout(settings, ManualClock()) is not None
+    assert lookout(ActSettings(executor="mpirun", mpirun=MPIRUN), ManualClock()) is None
 
 
 def test_a_launch_directory_that_is_not_there_stops_the_start(tmp_path: Path) -> None:

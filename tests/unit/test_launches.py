@@ -28,9 +28,16 @@ from telemetry.testing import ManualClock
 from tests.commands import command
 from tests.slurm_fake import FakeSlurm, executor
 
-USER, SOMEBODY = 4_242, 4_343
+USER, SOMEBODY = (4_242, 4_343) if os.geteuid() == 0 else (os.geteuid(), -1)
 PART = LaunchedPart(node="n1", node_rank=0, generation=1, state="running")
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+
+
+def give(path: Path, user: int) -> None:
+    """It is theirs from here on."""
+    if os.geteuid() == 0:
+        os.chown(path, user, -1)
+    elif user != USER:
+        pytest.skip("only root gives files to others")
 
 
 class Jobs:
@@ -40,7 +47,7 @@ class Jobs:
         self.clock = ManualClock()
         self.folder = root / "7"
         self.folder.mkdir()
-        os.chown(self.folder, USER, -1)
+        give(self.folder, USER)
         self.slurm = FakeSlurm()
         self.slurm.run("7", "n1", "n2", user=USER)
         self.launches = Launches(root, lambda _job: "", self.clock, 0.2)
@@ -54,7 +61,7 @@ class Jobs:
             results=list(results),
         )  # fmt: skip
         write_file(self.folder, STATUS_FILE, status)
-        os.chown(self.folder / STATUS_FILE, by, -1)
+        give(self.folder / STATUS_FILE, by)
 
     def command(self, step: str, mode: str, **changes: object) -> Command:
         made = command("restart", step=step, mode=mode, job="7", attempt=0)  # type: ignore[arg-type]
@@ -95,7 +102,7 @@ def test_of_anybody_else_nothing_is_believed(jobs: Jobs, what: str) -> None:
     jobs.say(SOMEBODY if what == "file" else USER, done, job="8" if what == "job" else "7",
              attempt=1 if what == "attempt" else 0)  # fmt: skip
     if what == "folder":
-        os.chown(jobs.folder, SOMEBODY, -1)
+        give(jobs.folder, SOMEBODY)
     if what == "link":
         (jobs.folder / STATUS_FILE).rename(jobs.folder / "other")
         (jobs.folder / STATUS_FILE).symlink_to("other")
@@ -151,7 +158,7 @@ def test_a_restart_that_is_not_made_leaves_the_versions_as_they_were(
 ) -> None:
     if before is not None:
         write_file(jobs.folder, VERSIONS_FILE, before)
-        os.chown(jobs.folder / VERSIONS_FILE, USER, -1)
+        give(jobs.folder / VERSIONS_FILE, USER)
     if status == "failed":
         jobs.scheduler.execute(jobs.command("stop", "requeue"))
         jobs.slurm.refusal = "Access/permission denied"
@@ -169,7 +176,7 @@ def test_a_restart_of_which_nobody_knows_whether_it_was_made_leaves_them(jobs: J
 
 def test_what_somebody_else_wrote_is_no_version_of_before(jobs: Jobs) -> None:
     write_file(jobs.folder, VERSIONS_FILE, {"config": "forged"})
-    os.chown(jobs.folder / VERSIONS_FILE, SOMEBODY, -1)
+    give(jobs.folder / VERSIONS_FILE, SOMEBODY)
     jobs.scheduler.execute(jobs.command("stop", "requeue"))
     done = jobs.acts.execute(requeue(jobs))
     assert "done" == done.status
