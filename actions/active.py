@@ -14,7 +14,7 @@ from actions.controls import control_of, controls
 from actions.desk import Desk, Question, Reply
 from actions.feed import IncidentFeed
 from actions.metrics import ActMetrics
-from actions.notices import notice
+from actions.notices import notice, stranger
 from actions.outside import Outside
 from actions.ports import LooksAtOnce, Teller
 from actions.rules import rules_of
@@ -218,9 +218,11 @@ class Active:
         return Reply(question.status or (404 if missing else 409), {"error": request.reason})
 
     def _warning(self, request: Request) -> str:
-        """What a person should know who gives a node back."""
-        released = request.verb == "release"
-        return warning(request.target, self._feed.known.values()) if released else ""
+        """What a person should know of the node or job that was named."""
+        said = [stranger(request.verb, request.target, self._outside.view.site.places)]
+        if request.verb == "release":
+            said.append(warning(request.target, self._feed.known.values()))
+        return "; ".join(one for one in said if one)
 
     def _knows(self, asked: Asked) -> bool:
         if asked.target in self._feed.known or self._ledger.find(asked.target) is not None:

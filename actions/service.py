@@ -39,6 +39,7 @@ PERSON_RUNG = "person_isolate"
 TOLD = frozenset({"release", "false_alarm", "tried"})  # the engine hears of it
 FALSE_ALARM = "a person called the incident a false alarm"
 TEXT_MAX = 1_000  # characters of what a person writes
+GROUP_MAX = 253  # of the name of a parallel group
 BOOT_TOLERANCE_S = 60.0  # nodes work their boot time out anew, a second more or less
 Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
 Recheck = Callable[[Decision, Incident | None, RailContext, RailSettings, float], Decision]
@@ -228,6 +229,8 @@ class ActionService:
                 return [self._by_hand(asked, by, now_s)], ""
             case "tried" if asked.attempt is None:
                 return [], "no step is named"
+            case "tried" if asked.attempt is not None and len(asked.attempt.group) > GROUP_MAX:
+                return [], f"the group's name has more than {GROUP_MAX} characters"
             case "resume" if not self.ledger.paused:
                 return [], "not paused"
             case "update" | "rollback":

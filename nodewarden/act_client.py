@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 import click
 import msgspec
 
+from actions.service import TEXT_MAX
 from nodewarden.session import Session, config_option
 from telemetry.actions import Verb
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
@@ -48,13 +49,21 @@ class ActClient:
         """The answer to GET /v1/`path`, as it is."""
         return self._asked("GET", path, None)
 
+    def get_of(self, what: str, name: str) -> dict[str, Any]:
+        """The same of one thing, by its name as a person wrote it."""
+        return self.get(f"{what}/{quote(_named(name), safe='')}")
+
     def show(self, name: str) -> dict[str, Any]:
         """An incident or a decision, with all that was decided, asked and done about it."""
-        return self.get(f"incidents/{quote(name, safe='')}")
+        return self.get_of("incidents", name)
 
     def post(self, verb: Verb, body: dict[str, object]) -> dict[str, Any]:
         """The answer to a request."""
-        return self._asked("POST", verb.replace("_", "-"), msgspec.json.encode(body))
+        try:
+            raw = msgspec.json.encode(body)
+        except UnicodeEncodeError as error:
+            raise InputError(f"{error.object!r} is no UTF-8") from error
+        return self._asked("POST", verb.replace("_", "-"), raw)
 
     def _asked(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -115,13 +124,32 @@ def _targets(text: str) -> list[str]:
 
 def note_option(command: Command) -> Command:
     """`--note TEXT`, for the audit."""
-    return click.option("--note", default="", metavar="TEXT", help="Why; stands in the audit.")(
-        command
-    )
+    return click.option(
+        "--note", default="", metavar="TEXT", help="Why; stands in the audit.", callback=_short
+    )(command)
+
+
+def _short(_context: click.Context, option: click.Parameter, text: str) -> str:
+    if len(text) > TEXT_MAX:
+        raise click.BadParameter(f"{len(text)} characters, at most {TEXT_MAX}", param=option)
+    return text
+
+
+def _named(name: str) -> str:
+    """Raises InputError where it is none."""
+    if not name.strip():
+        raise InputError("the name is empty")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name!r} is no UTF-8") from error
+    return name
 
 
 def ask(session: Session, config: Path | None, verb: Verb, body: dict[str, object]) -> None:
     """Ask, and print what came of it in one line."""
+    if "target" in body and verb not in ("pause", "resume"):
+        _named(str(body["target"]))
     answer = ActClient(session.settings(config).configuration.act).post(verb, body)
     request = answer.get("request", {})
     decisions = answer.get("decisions", [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
@@ -23,4 +24,6 @@ def command(
     session: Session, target: str, minutes: float, config: Path | None, note: str
 ) -> None:  # fmt: skip
     """Let nobody be told of the incident ID for a while; it is decided and recorded as ever."""
+    if math.isnan(minutes):  # which is within every range
+        raise click.UsageError("--for: nan is no number of minutes")
     ask(session, config, "snooze", {"target": target, "note": note, "for_s": 60.0 * minutes})

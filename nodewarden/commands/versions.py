@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 import msgspec
@@ -23,7 +22,7 @@ from telemetry.actions import Update
 def command(session: Session, job: str, as_json: bool, config: Path | None) -> None:
     """Show which code and configuration JOB runs, and its updates, newest first."""
     client = ActClient(session.settings(config).configuration.act)
-    found = client.get(f"versions/{quote(job, safe='')}")
+    found = client.get_of("versions", job)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
         return

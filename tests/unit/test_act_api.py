@@ -16,15 +16,16 @@ import pytest
 from actions.access import NEEDS, Access, Person, hashed, may
 from actions.api import LOGGED_PER_MINUTE, Api
 from actions.metrics import ActMetrics
-from actions.notices import DRY_RUN, PAUSED
+from actions.notices import DRY_RUN, PAUSED, stranger
+from actions.site import Site as Facts
 from nodewarden.act_client import ActClient
 from nodewarden.cli import run
-from telemetry.actions import Command, Request
+from telemetry.actions import Command, Request, Where
 from telemetry.attempts import Attempt
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
 from telemetry.records import Control
 from telemetry.settings import ActSettings
-from tests.acting import SETTINGS, Instance, Site, incident
+from tests.acting import SETTINGS, Instance, Site, asked, incident
 
 TOKEN = "o" * 32
 TOKENS = {
@@ -289,6 +290,50 @@ def test_an_order_while_paused_says_that_nothing_is_done(
     assert run(["isolate", "n7", *where], environ) == 0
     said = capsys.readouterr().out
     assert f"isolated by otto; {PAUSED}, and after 60 s not at all" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", ""], ["show", " "], ["versions", ""], ["approve", ""], ["ack", ""],
+        ["isolate", ""], ["rollback", ""], ["show", "\udcff"], ["ack", "\udcff"],
+        ["ack", "a", "--note", "\udcff"], ["ack", "a", "--note", "x" * 1_001],
+        ["snooze", "a", "--for", "nan"], ["tried", "a", "--step", "retry", "--group", "x" * 254],
+        ["tried", "a", "--step", "retry", "--group", "\udcff"],
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_one_line_and_usage(
+    words: list[str], served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nodewarden.toml"
+    file.write_text(f'[act]\nurl = "{served.settings.url}"\n', "utf-8")
+    assert 2 == run([*words, "--config", str(file)], {"NODEWARDEN_ACT__TOKEN": TOKEN})
+    said = capsys.readouterr().err
+    assert 1 == len(said.splitlines())
+    assert "unexpected" not in said
+    assert "the body" not in said
+
+
+def test_a_node_or_a_job_that_the_inventory_does_not_know_is_a_warning() -> None:
+    places = {"n1": Where(job="7")}
+    assert "the inventory knows no node n2" == stranger("isolate", "n2", places)
+    assert "the inventory knows no node n2" == stranger("release", "n2", places)
+    assert "job 8" in stranger("update", "8", places)
+    assert "job 8" in stranger("rollback", "8", places)
+    assert not stranger("isolate", "n1", places)
+    assert not stranger("update", "7", places)
+    assert not stranger("isolate", "n2", {})  # nobody listed anything
+    assert not stranger("ack", "n2", places)
+
+
+def test_a_typo_in_a_node_s_name_is_answered_with_a_warning() -> None:
+    site = Site()
+    site.facts = Facts(places={"n1": Where()})
+    start = site.start()
+    start.step()
+    reply = start.ask(asked("isolate", "n2"))
+    assert (200, "the inventory knows no node n2") == (reply.status, reply.body["warning"])
+    assert "" == start.ask(asked("isolate", "n1")).body["warning"]
 
 
 def test_i9_a_bulk_release_names_each_node_and_warns_of_the_one_with_an_open_incident(
