@@ -25,7 +25,7 @@ __all__ = ["kafka"]
 pytestmark = [pytest.mark.kafka, pytest.mark.prometheus, pytest.mark.slow]
 
 SHARDS = ("main", "central")  # what agents send, and what is read from Prometheus
-FAULT, SECONDS = "ecc-uncorrectable@n002+10*obvious", 60.0
+FAULT, SECONDS = "ecn@n002+10*obvious", 60.0
 SCRAPE = "1s"
 AHEAD_S = 20.0  # so that all of it looks on from its first second
 TOLD_MAX_S, POLL_S = 60.0, 2.0
@@ -119,4 +119,4 @@ def test_prometheus_alone_tells_the_incident_that_agents_tell(
                 cluster.stop()
     by_agents, by_prometheus = (gist(incidents(worker, shard)) for shard in SHARDS)
     assert by_agents == by_prometheus
-    assert [("gpu_memory", "train-1")] == list(by_agents)
+    assert [("nic_congested", "train-1")] == list(by_agents)
