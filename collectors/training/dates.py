@@ -12,13 +12,14 @@ class Dates:
     """One log's.
 
     tz      of times that name no zone
-    began   is told the log's first time, and may be told others after it
+    began   is told the log's first time, and maybe one after it
     near_s  the newest time known
     """
 
     def __init__(self, tz: tzinfo, began: Callable[[float], None]) -> None:
         self._tz, self._began = tz, began
         self.near_s: float | None = None
+        self._has_begun = False  # a time was told, those after it are of no use to `began`
         self._block, self._searched_to = b"", 0
         self._first_s: float | None = None  # the first time of the log
         self._first_at = 0  # where in the block it stands
@@ -38,7 +39,9 @@ class Dates:
     def told(self, at_s: float, at: int) -> None:
         """The line that begins at a place of the block tells the time."""
         self.near_s = at_s
-        self._began(at_s)
+        if not self._has_begun:
+            self._has_begun = True
+            self._began(at_s)
         self._searched_to = max(self._searched_to, at)
 
     def before(self, to: int) -> float | None:

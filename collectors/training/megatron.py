@@ -25,6 +25,7 @@ HEAD = re.compile(
 """Prefix, label, minute, second, fraction, iteration."""
 
 _VALUE = rb": *+([^ |_\n]++) *+"  # nothing to try again: half the time
+_PLAIN = rb": *+([!-~]++) "  # faster still; what else than a number it took is found out later
 _FIELD = re.compile(rb" {0,8}([^:|\r\n]{1,64})" + _VALUE)
 _END = rb"\|?[ \t\r\f\v]{0,8}(?:\n|\Z)"
 _NONE = -1
@@ -34,52 +35,60 @@ _NONE = -1
 class _Places:
     """Where in a line's values each quantity stands, -1 for nowhere."""
 
-    loss: int
-    grad_norm: int
-    time: int
-    per_s: float  # what the printed time is divided by
-    throughput: int
-    unit: str
-    nan_iterations: int
-    loss_scale: int
-    more: tuple[str, ...]
-    of_more: Callable[[Sequence[float]], tuple[float, ...]]
+    loss: int = _NONE
+    grad_norm: int = _NONE
+    time: int = _NONE
+    per_s: float = 1.0  # what the printed time is divided by
+    throughput: int = _NONE
+    unit: str = ""
+    nan_iterations: int = _NONE
+    loss_scale: int = _NONE
+    more: tuple[str, ...] = ()
+    of_more: Callable[[Sequence[float]], tuple[float, ...]] = itemgetter(_NONE, _NONE)
 
 
 class Layout:
     """The layout of one log's step lines."""
 
+    shared = False  # ranks do not all print them
+
     def __init__(self) -> None:
         self._regex: re.Pattern[bytes] | None = None
-        self._places: _Places | None = None
+        self._places = _Places()
         self._learned = 0
 
     def match(self, block: bytes, position: int) -> re.Match[bytes] | None:
-        """The whole line that starts there, with its end, in the groups of `HEAD` and one a field;
-        None where it is of another layout."""
+        """The whole line that starts there, with its end; None where it is of another layout.
+
+        Its groups are those of `HEAD` and one a field.
+        """
         return self._regex.match(block, position) if self._regex is not None else None
 
-    def step(self, number: bytes, said: Sequence[bytes]) -> Step | None:
-        """The step of a line that matched, of its last groups; None where the line is special."""
-        places = self._places
+    def values(self, said: Sequence[bytes]) -> list[float] | None:
+        """The numbers of a line's fields; None where the line is special."""
         try:
             values = [*map(float, said), 0.0]  # the last is for what is nowhere
         except ValueError:
             return None
-        if places is None or values[places.nan_iterations] > 0.0 or not isfinite(sum(values)):
+        if values[self._places.nan_iterations] > 0.0 or not isfinite(sum(values)):
             return None
+        return values
+
+    def step(self, number: int, values: Sequence[float]) -> Step:
+        """The step of `values`."""
+        places = self._places
         took = values[places.time] / places.per_s
         norm = values[places.grad_norm]
-        step = Step("megatron", int(number))
-        step.step_time_s = round(took, 9) if took > 0.0 else None
-        step.loss = values[places.loss] if places.loss >= 0 else None
-        step.grad_norm = norm if norm != 0.0 else None
-        step.throughput = values[places.throughput] if places.throughput >= 0 else None
-        step.throughput_unit = places.unit
-        step.more = more = dict(zip(places.more, places.of_more(values)))  # noqa: B905 - an argument costs
+        more = dict(zip(places.more, places.of_more(values)))  # noqa: B905 - an argument costs
         if values[places.loss_scale] == -1.0:
             del more["loss_scale"]
-        return step
+        return Step(
+            "megatron", number, None, round(took, 9) if took > 0.0 else None, None,
+            values[places.loss] if places.loss >= 0 else None,
+            norm if norm != 0.0 else None,
+            values[places.throughput] if places.throughput >= 0 else None,
+            places.unit, more=more,
+        )  # fmt: skip
 
     def learn(self, block: bytes, position: int) -> None:
         """Take the line that starts there as the layout of the next ones, if it is such a line."""
@@ -98,8 +107,11 @@ class Layout:
         words = tuple(squeezed(name.decode("ascii")) for name in names)
         if len(set(words)) != len(words):
             return
-        fields_regex = rb"\|".join(rb" {0,8}+" + re.escape(name) + _VALUE for name in names)
-        self._regex = re.compile(HEAD.pattern + fields_regex + _END)
+        one_blank = all(part.endswith(b" ") and not part.endswith(b"  ") for part in parts[:-1])
+        value = _PLAIN if one_blank else _VALUE
+        fields_regex = [rb" *+" + re.escape(name) + value for name in names[:-1]]
+        fields_regex.append(rb" *+" + re.escape(names[-1]) + _VALUE)
+        self._regex = re.compile(HEAD.pattern + rb"\|".join(fields_regex) + _END)
         self._places = _places(words)
         self._learned += 1
 
@@ -107,7 +119,6 @@ class Layout:
 def _places(names: tuple[str, ...]) -> _Places:
     plan = plan_of(names)
     place = {name: at for at, name in enumerate(names)}
-    indices = [place[name] for name, _ in plan.more]
     return _Places(
         loss=place.get(plan.loss, _NONE), grad_norm=place.get(plan.grad_norm, _NONE),
         time=place.get(plan.ms or plan.seconds, _NONE), per_s=1000.0 if plan.ms else 1.0,
@@ -116,5 +127,5 @@ def _places(names: tuple[str, ...]) -> _Places:
         loss_scale=place.get("lossscale", _NONE),
         more=tuple(ours for _, ours in plan.more),
         # two places at least, so that it gives a tuple
-        of_more=itemgetter(*indices, _NONE, _NONE),
+        of_more=itemgetter(*(place[name] for name, _ in plan.more), _NONE, _NONE),
     )  # fmt: skip

@@ -7,7 +7,7 @@ looked for only where a step or a failure prints none.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, tzinfo
 
 from collectors.training import bars, forms, mlperf, scan, speakers, stamps
@@ -23,6 +23,7 @@ from telemetry.codec import AT_MAX_S, AT_MIN_S, rejected
 from telemetry.records import Rejected
 
 LINE_BYTES_MAX = 65_536
+RUN = 256  # objects before they are handed on: more would leave the processor's cache
 HEAD_BYTES = 262_144  # are waited for, so that pieces of any size give the same
 
 _RESTARTS = ("successfully loaded checkpoint", "[before the start of training step]")
@@ -53,6 +54,7 @@ class TrainingParser:
         self._live = False
         self._hint_s: float | None = None  # a time in the log's head, for years nobody names
         self._lines = 0  # before the block
+        self._out: list[Said] = []  # what the lines said that are being read
         self._block = b""
         self._at = 0  # where in the block the line begins that is read
         self._next = 0  # where to go on
@@ -111,11 +113,16 @@ class TrainingParser:
             block, self._tail = self._tail, b""
             yield from self._read(block)
         for piece in self._wrap.flush():
-            yield from self._say(piece)
-        yield from self._flush()
+            self._say(piece)
+        self._flush()
         for key, failure in self._tracebacks.finish():
             speaker = Speaker(key, rank=int(key[1:])) if key[:1] == "#" else Speaker(key)
-            yield from self._fails(failure, speaker, None, "")
+            self._fails(failure, speaker, None, "")
+        yield from self._said()
+
+    def _said(self) -> list[Said]:
+        out, self._out = self._out, []
+        return out
 
     def _read(self, block: bytes) -> Iterator[Said]:
         """One block of whole lines: only those that hold a marker, or that something waits for."""
@@ -132,17 +139,23 @@ class TrainingParser:
                 self._at = position = start
             if not waiting:
                 self._next = position
-                yield from self._known(position)
+                self._known(position)
+                while len(self._out) >= RUN:
+                    yield from self._said()
+                    self._known(self._next)
                 if self._next > position:
                     position = self._next
+                    yield from self._said()
                     continue
-            position = yield from self._one(position, inside, bool(waiting))
+            position = self._one(position, inside, bool(waiting))
+            if self._out:
+                yield from self._said()
         self._lines += block.count(b"\n")
         self._dates.end()
         self._block = b""
         self._counted = self._counted_to = 0
 
-    def _one(self, position: int, inside: bool, waiting: bool) -> Generator[Said, None, int]:
+    def _one(self, position: int, inside: bool, waiting: bool) -> int:
         """What one line says, or its next piece where bars stood before it; where to go on."""
         block = self._block
         end = block.find(b"\n", position)
@@ -152,23 +165,24 @@ class TrainingParser:
             end = cut if cut >= 0 else end
         line = block[position:end]
         if inside or waiting or scan.worth_reading(line):
-            yield from self._line(line)
+            self._line(line)
         return end + 1
 
-    def _known(self, position: int) -> Iterator[Said]:
+    def _known(self, position: int) -> None:
         """What lines of the most frequent forms say, one after the other as they lie there.
 
         Moves `_next` behind them: to a line, or a bar in one, of another form or that is not plain.
         """
         if bars.PLAIN.match(self._block, position) is not None:
-            return self._drawings(position)
-        if position != self._at:  # within a line
-            return iter(())
-        if self._block.startswith(mlperf.START, position):
-            return self._mllog(position)
-        return self._steps(position)
+            self._drawings(position)
+        elif position != self._at:  # within a line
+            return
+        elif self._block.startswith(mlperf.START, position):
+            self._mllog(position)
+        else:
+            self._steps(position)
 
-    def _drawings(self, position: int) -> Iterator[Said]:
+    def _drawings(self, position: int) -> None:
         block, match = self._block, bars.PLAIN.match
         while (found := match(block, position)) is not None:
             if position == 0 or block[position - 1] != _CARRIAGE_RETURN:
@@ -177,41 +191,52 @@ class TrainingParser:
             speaker = speakers.NOBODY if label is None else self._of_prefix(label)
             step = self._readers.bars.drawn(speaker.key, bars.plain(found))
             if step is not None:
-                yield from self._take(step, speaker, None)
+                self._take(step, speaker, None)
             elif found[6] is not None:  # other words may stand where numbers do
                 return
             self._next = position = found.end()
 
-    def _steps(self, position: int) -> Iterator[Said]:
+    def _steps(self, position: int) -> None:
         block = self._block
         layout = self._readers.layout(block, position)
         if layout is None:
             return
-        match, step_of = layout.match, layout.step
+        match, tz = layout.match, self._tz
         while (found := match(block, position)) is not None:
-            prefix, label, minute, second, fraction, number, *said = found.groups()
-            step = step_of(number, said)
-            if step is None:
+            prefix, label, minute, second, fraction, digits, *said = found.groups()
+            values = layout.values(said)
+            if values is None:
                 return
             speaker = speakers.NOBODY
             if prefix is not None or label is not None:
                 speaker = self._of_prefix((prefix or b"") + (label or b""))
-            near_s = None
-            if minute is not None:
-                step.at_s = near_s = stamps.of_minute(minute, second, fraction, self._tz)
-            if near_s is None:
-                near_s = self._dates.before(position)
+            at_s = None if minute is None else stamps.of_minute(minute, second, fraction, tz)
+            if at_s is not None:
+                near_s: float | None = at_s
+                self._dates.told(at_s, position)
             else:
-                self._dates.told(near_s, self._at)
-            if self._pending is not None:
-                yield from self._take(step, speaker, None)
-            elif (ended := self._end(step, speaker, near_s)) is not None:
-                yield ended
+                near_s = self._dates.before(position)
+            number = int(digits.replace(b",", b""))
+            if not (layout.shared and self._is_known(number, values[0], at_s, speaker.key)):
+                step = layout.step(number, values)
+                step.at_s = at_s
+                if self._pending is not None:
+                    self._take(step, speaker, None)
+                else:
+                    self._end(step, speaker, near_s)
             self._at = self._next = position = found.end()
+            if len(self._out) >= RUN:
+                return
         layout.learn(block, position)
 
+    def _is_known(self, number: int, loss: float, at_s: float | None, key: str) -> bool:
+        """Whether a step says nothing, as another rank has printed it: most lines of many ranks."""
+        if self._pending is not None or key.startswith("#"):
+            return False
+        return self._progress.said(number, loss, at_s, key)
+
     def _of_prefix(self, words: bytes) -> Speaker:
-        speaker = speakers.of_prefix(words.decode("ascii", "replace"))
+        speaker = speakers.of_prefix(words)
         self._compare(speaker)
         return speaker
 
@@ -220,7 +245,7 @@ class TrainingParser:
         if speaker.task is not None and speaker.rank not in (None, speaker.task):
             self._tasks_are_ranks = False
 
-    def _mllog(self, position: int) -> Iterator[Said]:
+    def _mllog(self, position: int) -> None:
         block, size, skip = self._block, len(self._block), len(mlperf.START)
         while block.startswith(mlperf.START, position):
             end = block.find(b"\n", position)
@@ -230,22 +255,22 @@ class TrainingParser:
                 return
             for one in found:
                 if isinstance(one, Note):
-                    yield from self._flush()
-                yield from self._take(one, speakers.NOBODY, None)
+                    self._flush()
+                self._take(one, speakers.NOBODY, None)
             self._at = self._next = position = min(end + 1, size)
 
-    def _line(self, line: bytes) -> Iterator[Said]:
+    def _line(self, line: bytes) -> None:
         for part in line.split(b"\r") if b"\r" in line else (line,):
             if len(part) > LINE_BYTES_MAX:
                 head = part[:512].decode("utf-8", "replace")
                 if forms.is_step(head):
-                    yield self._broken("line too long", part, self._number())
+                    self._out.append(self._broken("line too long", part, self._number()))
                 continue
             text = speakers.without_colours(part.decode("utf-8", "replace")).rstrip("\x00")
             speaker, rest = speakers.split(text)
             self._compare(speaker)
             for piece in self._wrap.join(Piece(speaker, rest, part), self._number):
-                yield from self._say(piece)
+                self._say(piece)
 
     def _number(self) -> int:
         """Of the line that is read."""
@@ -256,20 +281,20 @@ class TrainingParser:
     def _broken(self, reason: str, line: bytes, number: int) -> Rejected:
         return rejected(reason, line, f"{self._name}:{number}", self._dates.near_s)
 
-    def _say(self, piece: Piece) -> Iterator[Said]:
+    def _say(self, piece: Piece) -> None:
         speaker, text, told = piece.speaker, piece.text, False
         for found, words in self._readers.found(speaker.key, text):
             told = True
             if isinstance(found, str):
                 number = piece.number if piece.number is not None else self._number()
-                yield self._broken(found, piece.line, number)
+                self._out.append(self._broken(found, piece.line, number))
             else:
                 if isinstance(found, Note):  # before its time is taken for the bar's
-                    yield from self._flush()
-                yield from self._take(found, speaker, self._printed(words))
+                    self._flush()
+                self._take(found, speaker, self._printed(words))
         if not told:
             self._context(text)
-            yield from self._failure(speaker, text, self._printed(text))
+            self._failure(speaker, text, self._printed(text))
 
     def _printed(self, text: str) -> float | None:
         if "20" not in text[:512]:
@@ -279,9 +304,9 @@ class TrainingParser:
             self._dates.told(at_s, self._at)
         return at_s
 
-    def _take(self, found: Step | Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
+    def _take(self, found: Step | Note, speaker: Speaker, at_s: float | None) -> None:
         if isinstance(found, Note):
-            yield from self._note(found, speaker, at_s)
+            self._note(found, speaker, at_s)
             return
         found.at_s = _sane(found.at_s)
         if found.at_s is None and found.form not in ("bar", "hugging-face"):
@@ -296,34 +321,32 @@ class TrainingParser:
             ):
                 found = merged(older, found)
                 near_s = older_s if near_s is None else near_s
-            elif (step := self._end(older, Speaker(key), older_s)) is not None:
-                yield step
+            else:
+                self._end(older, Speaker(key), older_s)
         if waits:
             found.rank = self._rank_of(speaker)
             self._pending = found, speaker.key, near_s
-        elif (step := self._end(found, speaker, near_s)) is not None:
-            yield step
+        else:
+            self._end(found, speaker, near_s)
 
-    def _flush(self) -> Iterator[Said]:
+    def _flush(self) -> None:
         if self._pending is not None:
             older, key, near_s = self._pending
             self._pending = None
-            step = self._end(older, Speaker(key), near_s)
-            if step is not None:
-                yield step
+            self._end(older, Speaker(key), near_s)
 
-    def _end(self, found: Step, speaker: Speaker, near_s: float | None) -> Step | None:
+    def _end(self, found: Step, speaker: Speaker, near_s: float | None) -> None:
         step = self._progress.take(found, speaker.key, near_s, found.form in _SHARED)
         if step is None:
-            return None
+            return
         if step.rank is None:
             step.rank = self._rank_of(speaker)
         if speaker is not speakers.NOBODY:
             step.local_rank, step.host = speaker.local_rank, speaker.host
         self._incident.progressed()
-        return step
+        self._out.append(step)
 
-    def _note(self, note: Note, speaker: Speaker, at_s: float | None) -> Iterator[Said]:
+    def _note(self, note: Note, speaker: Speaker, at_s: float | None) -> None:
         note.at_s = note.at_s if note.at_s is not None else at_s
         if note.at_s is None:
             note.at_s = self._dates.before(self._at)
@@ -332,7 +355,7 @@ class TrainingParser:
             self._progress.overflowed(note.step)
         elif note.type != "check" and not note.apart:
             self._progress.carries(note.type)
-        yield note
+        self._out.append(note)
 
     def _context(self, text: str) -> None:
         """What is no object but changes how the next step is read."""
@@ -345,10 +368,10 @@ class TrainingParser:
         elif "ChildFailedError" in words:
             self._elastic.begin()
 
-    def _failure(self, speaker: Speaker, text: str, at_s: float | None) -> Iterator[Said]:
+    def _failure(self, speaker: Speaker, text: str, at_s: float | None) -> None:
         if self._elastic and (block := self._elastic.read(text)) is not None:
             failure, time = block
-            yield from self._fails(failure, speaker, stamps.printed(time, self._tz), text)
+            self._fails(failure, speaker, stamps.printed(time, self._tz), text)
             return
         labelled = speaker.rank is not None
         found = self._tracebacks.read(speaker.key, labelled, text)
@@ -357,14 +380,12 @@ class TrainingParser:
             if found is not None:
                 self._tracebacks.remember(speaker.key, text)
         if found is not None:
-            yield from self._fails(found, speaker, at_s, text)
+            self._fails(found, speaker, at_s, text)
             if found.detail == "launcher":
                 self._elastic.begin()
 
-    def _fails(
-        self, failure: Failure, speaker: Speaker, at_s: float | None, text: str
-    ) -> Iterator[Said]:
-        yield from self._flush()
+    def _fails(self, failure: Failure, speaker: Speaker, at_s: float | None, text: str) -> None:
+        self._flush()
         if at_s is None:
             at_s, failure.yearless_s = stamps.glog(text, self._tz, self._hint())
         if at_s is None and failure.yearless_s is None:
@@ -379,7 +400,7 @@ class TrainingParser:
         judged = self._incident.judge(placed(failure))
         if judged is not None:
             self._progress.undated += judged.at_s is None
-            yield judged
+            self._out.append(judged)
 
     def _hint(self) -> float | None:
         """A time of this log, for stamps that name no year."""

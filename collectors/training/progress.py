@@ -51,11 +51,13 @@ class Progress:
         self._speakers: OrderedDict[str, _Last] = OrderedDict()
         self._recent: deque[_Shared] = deque()
         self._of_number: dict[int, list[_Shared]] = {}  # the same, by step
+        self._key = ""  # of the newest line
         self._newest: _Last | None = None
         self._anchor_s: float | None = None
         self._dated_late = False  # the anchor is a date that stood after a step line
         self._next_kind: StepKind = "train"
         self._restarted = False
+        self._special = False  # one of the two above was changed
         self._base: int | None = None
         self._overflowed: int | None = None
         self.counted_up = 0
@@ -86,11 +88,11 @@ class Progress:
 
     def carries(self, kind: StepKind) -> None:
         """The next step's mean holds a checkpoint or an evaluation."""
-        self._next_kind = kind
+        self._next_kind, self._special = kind, True
 
     def restart(self, base: int | None) -> None:
         """The next step is the first of an attempt, which starts after step `base`."""
-        self._restarted, self._base = True, base
+        self._restarted, self._base, self._special = True, base, True
 
     def take(self, step: Step, key: str, near_s: float | None, shared: bool) -> Step | None:
         """The step with kind and time, None where it was said before.
@@ -102,17 +104,19 @@ class Progress:
         number = step.step
         if number is None:
             return self._numberless(step, near_s)
-        if shared and self._said(step, number, key):
+        if shared and self.said(number, step.loss, step.at_s, key):
             if not key.startswith("#"):
                 return None
             step.repeat = True
         own = self._speakers.get(key)
-        last = own or (None if step.repeat else self._newest)
+        last = own if own is not None else None if step.repeat else self._newest
         if step.steps is None:
             goes_on = last is not None and self._base is None and number > last.step
             step.steps = number - last.step if goes_on and last else self._since(number, last)
-        added = last is not None and last.step == number and last.form != step.form
-        step.kind = last.kind if added and last is not None else self._kind(step, number, last)
+        if last is not None and last.step == number and last.form != step.form:
+            step.kind = last.kind
+        elif self._special or step.repeat or last is None or number <= last.step:
+            step.kind = self._kind(step, number, last)
         if step.step_time_s is None or step.at_s is None or step.reckoned:
             self._time(step, own, near_s)
         self._keep(step, number, key)
@@ -146,11 +150,13 @@ class Progress:
         self.undated += step.at_s is None
         return step
 
-    def _said(self, step: Step, number: int, key: str) -> bool:
+    def said(self, number: int, loss: float | None, at_s: float | None, key: str) -> bool:
+        """Whether another rank has printed the step already."""
         for said in self._of_number.get(number, ()):
+            if loss != said.loss or (key != "" and said.key == key):
+                continue
             other_s = said.at_s
-            near = other_s is None or step.at_s is None or abs(other_s - step.at_s) <= SAME_S
-            if near and step.loss == said.loss and (key == "" or said.key != key):
+            if other_s is None or at_s is None or abs(other_s - at_s) <= SAME_S:
                 return True
         return False
 
@@ -159,6 +165,7 @@ class Progress:
             return self._newest.kind if self._newest is not None else "train"
         kind, self._next_kind = self._next_kind, "train"
         restarted, self._restarted = self._restarted, False
+        self._special = False
         if step.kind != "train":
             return step.kind
         return "first" if last is None or number <= last.step or restarted else kind
@@ -198,9 +205,11 @@ class Progress:
     def _keep(self, step: Step, number: int, key: str) -> None:
         last = _Last(number, step.form, None if step.reckoned else step.at_s, step.kind)
         self._speakers[key] = last
-        self._speakers.move_to_end(key)
-        if len(self._speakers) > SPEAKERS_MAX:
-            self._speakers.popitem(last=False)
+        if key != self._key:
+            self._key = key
+            self._speakers.move_to_end(key)
+            if len(self._speakers) > SPEAKERS_MAX:
+                self._speakers.popitem(last=False)
         if step.repeat:
             return
         self._newest, self._overflowed = last, None

@@ -42,9 +42,9 @@ def without_colours(text: str) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def of_prefix(prefix: str) -> Speaker:
+def of_prefix(prefix: bytes) -> Speaker:
     """The speaker of a prefix that stands before a step line."""
-    return split(prefix + "x")[0]
+    return split(prefix.decode("ascii", "replace") + "x")[0]
 
 
 def split(text: str) -> tuple[Speaker, str]:

@@ -7,8 +7,9 @@ and colours; a field that nobody asks for is passed over without being read.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
+from operator import itemgetter
 
 from collectors.training.fields import MORE, plan_of, squeezed
 from collectors.training.model import Step
@@ -26,8 +27,9 @@ HEAD = re.compile(
 )  # fmt: skip
 """Prefix, label, minute, second, fraction, step; the fields follow."""
 
-_READ = rb": {1,12}([-+]?[\d.,]{1,24}+(?:[eE][-+]?\d{1,4}+)?)"
-_PASSED = rb": {1,12}[\w.()%/+-]{1,40}+"
+_READ = rb": {1,12}+([-+\d.,eE]{1,24}+)"  # what is no number is found out later, which is faster
+_EXACT = re.compile(rb"(?:[-+]?[\d.,]{1,24}+(?:[eE][-+]?\d{1,4}+)?(?: |\Z))++")
+_PASSED = rb": {1,12}+[\w.()%/+-]{1,40}+"
 _GAP = rb" {1,12}+"
 _FIELD = re.compile(rb"(\w{1,40}): {1,12}([\w.,()%/+-]{1,40})")
 _BETWEEN = re.compile(_GAP + _COLOUR)
@@ -38,33 +40,43 @@ _WANTED = frozenset({*MORE, "gradnorm", "loss"})
 class Layout:
     """The layout of one log's step lines."""
 
+    shared = True  # every rank may print such lines
+
     def __init__(self) -> None:
         self._regex: re.Pattern[bytes] | None = None
         self._norm: int | None = None
         self._rate: tuple[int, str] | None = None
-        self._more: tuple[tuple[str, int], ...] = ()
+        self._more: tuple[str, ...] = ()
+        self._of_more: Callable[[Sequence[float]], tuple[float, ...]] = itemgetter(0, 0)
         self._learned = 0
 
     def match(self, block: bytes, position: int) -> re.Match[bytes] | None:
-        """The whole line that starts there, with its end, in the groups of `HEAD` and one for each
-        field that counts; None where it is of another layout."""
+        """The whole line that starts there, with its end; None where it is of another layout.
+
+        Its groups are those of `HEAD` and one for each field that counts.
+        """
         return self._regex.match(block, position) if self._regex is not None else None
 
-    def step(self, number: bytes, said: Sequence[bytes]) -> Step | None:
-        """The step of a line that matched, of its last groups; None where the line is special."""
+    def values(self, said: Sequence[bytes]) -> list[float] | None:
+        """The numbers of a line that matched, the loss first; None where the line is special."""
+        words = b" ".join(said)
+        if b"e" in words.lower() and _EXACT.fullmatch(words) is None:
+            return None
         try:
-            values = [*map(float, b" ".join(said).replace(b",", b"").split(b" "))]
+            values = [*map(float, words.replace(b",", b"").split())]
         except ValueError:
             return None
-        if not isfinite(sum(values)):
-            return None
-        step = Step("torchtitan", int(number.replace(b",", b"")))
+        return values if len(values) == len(said) and isfinite(sum(values)) else None
+
+    def step(self, number: int, values: Sequence[float]) -> Step:
+        """The step of `values`."""
+        step = Step("torchtitan", number)
         step.loss = values[0]
         if self._norm is not None and values[self._norm] != 0.0:
             step.grad_norm = values[self._norm]
         if self._rate is not None:
             step.throughput, step.throughput_unit = values[self._rate[0]], self._rate[1]
-        step.more = {ours: values[at] for ours, at in self._more}
+        step.more = dict(zip(self._more, self._of_more(values)))  # noqa: B905 - an argument costs
         return step
 
     def learn(self, block: bytes, position: int) -> None:
@@ -84,7 +96,8 @@ class Layout:
             for name, word in zip(names, words, strict=True)
         )
         colour = _COLOUR if b"\x1b" in block[position : head.end() + LINE_MAX] else b""
-        self._regex = re.compile(HEAD.pattern + (_GAP + colour).join(fields) + colour + _END)
+        head_regex = HEAD.pattern if colour else HEAD.pattern.replace(_COLOUR, b"")
+        self._regex = re.compile(head_regex + (_GAP + colour).join(fields) + colour + _END)
         self._places(wanted)
         self._learned += 1
 
@@ -94,7 +107,9 @@ class Layout:
         self._rate = (place[plan.throughput], plan.unit) if plan.throughput else None
         if "tps" in place:  # a rate of the job goes before one of its GPUs
             self._rate = place["tps"], "tokens/s"
-        self._more = tuple((ours, place[name]) for name, ours in plan.more)
+        self._more = tuple(ours for _, ours in plan.more)
+        # two places at least, so that it gives a tuple
+        self._of_more = itemgetter(*(place[name] for name, _ in plan.more), 0, 0)
 
 
 def _names(block: bytes, position: int) -> list[bytes]:

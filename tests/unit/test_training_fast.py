@@ -88,7 +88,37 @@ def test_a_layout_is_learned_from_one_line_and_reads_the_next() -> None:
     layout.learn(lines[0], 0)
     found = layout.match(lines[1], 0)
     assert found is not None
-    step = layout.step(found[6], found.groups()[6:])
+    values = layout.values(found.groups()[6:])
+    assert values is not None
+    step = layout.step(5, values)
     assert step == Step("torchtitan", 5, loss=7.5, throughput=10_050.0, throughput_unit="tokens/s",
                         more={"tokens_per_s": 10_050.0, "tflops_per_gpu": 314.71,
                               "mfu_percent": 13.99})  # fmt: skip
+
+
+def test_a_step_that_another_rank_has_printed_is_dropped_by_its_layout_as_singly() -> None:
+    log = b"".join(
+        DATED % at + TITAN % (at, 7.5 - at, 0.5, 10, rank) + b"\n"
+        for at in range(4)
+        for rank in range(8)
+    )
+    assert len(read(log)[0]) == 4
+    assert read(log) == read_singly(log)
+
+
+def test_numbers_with_commas_and_exponents_are_read_as_singly() -> None:
+    shown = (b"1e-05", b"1,5e2", b"1e,5", b"1e00001", b"1,000", b"1.5.2", b"+2", b"-", b"1e999")
+    lines = b"".join(
+        b"step: %2d  loss: %b  grad_norm: %b  tps: 1,000\n" % (at, value, value)
+        for at, value in enumerate((b"1.5", *shown, b"1.5"))
+    )
+    assert read(lines) == read_singly(lines)
+
+
+def test_values_that_are_no_plain_numbers_are_read_as_singly() -> None:
+    line = (
+        b" iteration %8d/     100 | elapsed time per iteration (ms): 544%b | lm loss: 1.8E+00 |\n"
+    )
+    odd = (b"4.9", b"4\r", b"4.9 ", b"1_0", b"\xff", b"1|2", b"\t", b"nan")
+    log = b"".join(line % (at, value) for at, value in enumerate((b"4.9", *odd, b"4.9")))
+    assert read(log) == read_singly(log)
