@@ -6,6 +6,7 @@ them. Nothing is done and nobody is told before they are acknowledged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -40,6 +41,8 @@ TOLD = frozenset({"release", "false_alarm", "tried"})  # the engine hears of it
 FALSE_ALARM = "a person called the incident a false alarm"
 TEXT_MAX = 1_000  # characters of what a person writes
 GROUP_MAX = 253  # of the name of a parallel group
+# Of any scheduler; no option, no list, no blank. What carries it out is stricter.
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/+\-]{0,252}")
 BOOT_TOLERANCE_S = 60.0  # nodes work their boot time out anew, a second more or less
 Decide = Callable[[Verdict, Incident, RailContext, RailSettings, float], Decision]
 Recheck = Callable[[Decision, Incident | None, RailContext, RailSettings, float], Decision]
@@ -224,8 +227,8 @@ class ActionService:
             case "snooze" if asked.until is None or asked.until <= now_s:
                 return [], "a snooze needs an end that is still to come"
             case "isolate" | "release":
-                if not asked.target:
-                    return [], "no node is named"
+                if _NODE.fullmatch(asked.target) is None:
+                    return [], f"{asked.target[:40]!r} is no node's name; ask for each node"
                 return [self._by_hand(asked, by, now_s)], ""
             case "tried" if asked.attempt is None:
                 return [], "no step is named"
@@ -233,6 +236,8 @@ class ActionService:
                 return [], f"the group's name has more than {GROUP_MAX} characters"
             case "resume" if not self.ledger.paused:
                 return [], "not paused"
+            case "update" if asked.urgent and asked.running:
+                return [], "urgent and running: it is one of them"
             case "update" | "rollback":
                 return self._other_versions(asked, by, now_s)
             case _:

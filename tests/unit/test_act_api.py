@@ -20,7 +20,7 @@ from actions.notices import DRY_RUN, PAUSED, stranger
 from actions.site import Site as Facts
 from nodewarden.act_client import ActClient
 from nodewarden.cli import run
-from telemetry.actions import Command, Request, Where
+from telemetry.actions import Command, Decision, Request, Verb, Where
 from telemetry.attempts import Attempt
 from telemetry.errors import InputError, SettingsError, SourceUnavailable
 from telemetry.records import Control
@@ -324,6 +324,26 @@ def test_a_node_or_a_job_that_the_inventory_does_not_know_is_a_warning() -> None
     assert not stranger("update", "7", places)
     assert not stranger("isolate", "n2", {})  # nobody listed anything
     assert not stranger("ack", "n2", places)
+
+
+@pytest.mark.parametrize("name", ["\0", " ", "n1,n2", "n[1-3]", "-x", "n1\n", "\u00e9", "x" * 254])
+@pytest.mark.parametrize("verb", ["isolate", "release"])
+def test_what_is_no_node_s_name_is_refused_before_anything_is_decided(
+    verb: Verb, name: str
+) -> None:
+    site = Site()
+    start = site.start()
+    reply = start.ask(asked(verb, name))
+    assert 409 == reply.status
+    assert "is no node's name" in str(reply.body["error"])
+    assert [] == [*site.of(Decision), *site.controls]
+
+
+def test_an_update_is_urgent_or_runs_already() -> None:
+    both = msgspec.structs.replace(
+        asked("update", "7"), versions={"code": "v"}, urgent=True, running=True
+    )
+    assert 409 == Site().start().ask(both).status
 
 
 def test_a_typo_in_a_node_s_name_is_answered_with_a_warning() -> None:
