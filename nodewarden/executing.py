@@ -81,8 +81,7 @@ def slurm(settings: ActSettings, clock: Clock) -> SlurmExecutor:
         if of_slurm.sacct:
             named["sacct"] = of_slurm.sacct
         for key, program in named.items():
-            if shutil.which(program, path=ENVIRONMENT["PATH"]) is None:
-                raise SettingsError(f"act.slurm.{key}: no program {program}; give its path")
+            _find(f"act.slurm.{key}", program)
         commands = SlurmCommands(of_slurm, clock, time.left_s)
     control: SlurmController | None = commands
     if of_slurm.api == "rest":
@@ -126,8 +125,18 @@ def webhook(settings: ActSettings, clock: Clock) -> Executor:
 def programs(settings: ActSettings, clock: Clock) -> Executor:
     """Programs of the site. Raises SettingsError."""
     check_commands(settings.command)
+    for key in ("isolate", "release", "restart"):
+        words: tuple[str, ...] = getattr(settings.command, key)
+        if words:
+            _find(f"act.command.{key}", words[0])
     tools = Tools(clock, printed_max=settings.command.output_max_bytes)
     return CommandExecutor(settings.command, tools, clock)
+
+
+def _find(key: str, program: str) -> None:
+    """Raises SettingsError where this machine has none."""
+    if shutil.which(program, path=ENVIRONMENT["PATH"]) is None:
+        raise SettingsError(f"{key}: no program {program}; give its path")
 
 
 _MAKERS: dict[str, Callable[[ActSettings, Clock], Executor]] = {

@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 
 from telemetry.addresses import host_port, wrong_url
+from telemetry.hostlist import expand
 from telemetry.settings import Configuration
 
 Wrong = tuple[str, str]
@@ -44,6 +45,9 @@ def wrong_places(configuration: Configuration) -> Iterator[Wrong]:
         if host_port(broker, port_min=1) is None:
             yield "kafka.brokers", f"{broker!r}: expected HOST:PORT, as 127.0.0.1:9092"
     yield from _urls(configuration)
+    for text in configuration.inventory.protected:
+        if isinstance(why := expand(text), str):
+            yield "inventory.protected", why
     for key, why in _ABSOLUTE.items():
         for path in _values(configuration, key):
             if not PurePosixPath(path).is_absolute() or not path.isprintable():

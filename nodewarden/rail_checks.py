@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import get_args
 
 from actions.context import DAY_S
 from actions.rail_rules import QUARANTINE
+from actions.windows import calendar, named
+from telemetry.errors import SettingsError
 from telemetry.findings import Action
 from telemetry.settings import ActSettings, RailSettings
 
@@ -23,12 +25,26 @@ def wrong_rails(settings: ActSettings) -> Iterator[Wrong]:
             yield "act.rails.mode", f"{name!r} is none of {', '.join(_KINDS)}"
     yield from _memory(settings)
     yield from _budgets(rails)
+    yield from _nodes(rails)
     if rails.breaker_close_nodes >= rails.breaker_nodes:
         why = f"{rails.breaker_close_nodes}, and it opens at {rails.breaker_nodes} already"
         yield "act.rails.breaker_close_nodes", why
     modes = settings.recovery.modes
     if not modes or len(set(modes)) != len(modes):
         yield "act.recovery.modes", f"each way of restarting once, at least one: {list(modes)}"
+
+
+def _nodes(rails: RailSettings) -> Iterator[Wrong]:
+    """Lists of nodes and windows, as the rails will read them."""
+    reads: dict[str, Callable[[], object]] = {
+        "maintenance": lambda: calendar(rails.maintenance),
+        "protected": lambda: named(rails.protected, "protected"),
+    }
+    for name, read in reads.items():
+        try:
+            read()
+        except SettingsError as error:
+            yield f"act.rails.{name}", str(error).partition(": ")[2]
 
 
 def _memory(settings: ActSettings) -> Iterator[Wrong]:

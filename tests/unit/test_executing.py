@@ -26,7 +26,7 @@ from telemetry.testing import ManualClock
 
 MPIRUN = ActMpirunSettings(command=("mpirun",), pool=("n[1-2]",))
 WEBHOOK = ActWebhookSettings(url="https://ops.example/", key="k" * 16)
-COMMAND = ActCommandSettings(isolate=("drain", "{node}"))
+COMMAND = ActCommandSettings(isolate=("true", "{node}"))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,7 @@ def test_each_executor_is_made_and_only_a_dry_run_is_the_default(
         ActSettings(executor="webhook", webhook=ActWebhookSettings(
             url="https://ops.example/", key="k" * 16, ca_file="/no/such/file")),
         ActSettings(executor="command"),
+        ActSettings(executor="command", command=ActCommandSettings(isolate=("/no/such/program",))),
     ],
 )  # fmt: skip
 def test_an_executor_that_can_do_nothing_stops_the_start(settings: ActSettings) -> None:

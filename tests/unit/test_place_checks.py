@@ -80,6 +80,10 @@ def test_the_defaults_and_usual_forms_are_fine() -> None:
     assert wrong_url("unix:/run/slurmrestd.sock")
 
 
+def test_protected_nodes_are_a_host_list() -> None:
+    assert "inventory.protected: host list with 'n[1'" in refused("inventory.protected", "n[1")
+
+
 def test_config_check_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "nodewarden.toml"
     file.write_text('[act]\naddress = "9120"\n')

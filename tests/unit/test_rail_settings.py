@@ -26,6 +26,11 @@ def acting(**changes: Any) -> ActSettings:
      (acting(rails={"undo_s": 1e6}), "act.keep_s"),
      (acting(rails={"job_nodes_per_hour": 5}), "act.rails.job_nodes_per_hour"),
      (acting(rails={"breaker_close_nodes": 8}), "act.rails.breaker_close_nodes"),
+     (acting(rails={"protected": ["n[1"]}), "act.rails.protected"),
+     (acting(rails={"maintenance": ["2026-01-02T00:00Z/2026-01-01T00:00Z n1"]}),
+      "act.rails.maintenance"),
+     (acting(rails={"maintenance": ["2026-01-01T00:00Z/2026-01-02T00:00Z n[1"]}),
+      "act.rails.maintenance"),
      (acting(recovery={"modes": []}), "act.recovery.modes"),
      (acting(recovery={"modes": ["requeue", "requeue"]}), "act.recovery.modes")],
 )  # fmt: skip
