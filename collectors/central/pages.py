@@ -32,6 +32,7 @@ FORGET_S = 3_600.0  # a series that nobody sends any more is a column of nulls f
 LAST_XID = "gpu_last_xid_code"
 
 _Cells = dict[Column, tuple[FloatArray, FloatArray]]
+_Clocks = dict[Target, tuple[Series, FloatArray]]
 
 
 @dataclass(slots=True)
@@ -60,14 +61,15 @@ class _Known:
     """One node's source.
 
     columns   column -> its place; `seen` are those since the last forgetting
-    clock     the column whose gaps tell the interval, and its newest stamp
+    clock     the series whose gaps tell the interval, and its newest stamp; of a pair of Prometheus
+              that nobody made one of, both have the column, and only one of them the series
     at_s      rows up to here are told
     is_joined two exporters feed it: a row may wait for its other half
     """
 
     columns: dict[Column, int] = field(default_factory=dict)
     seen: set[Column] = field(default_factory=set)
-    clock: Column | None = None
+    clock: Series | None = None
     clock_s: float = -np.inf
     at_s: float = -np.inf
     is_joined: bool = False
@@ -138,10 +140,11 @@ class Pages:
         since_s   Xids and steps up to it were told before
         """
         cells: dict[Target, _Cells] = {}
+        clocks: _Clocks = {}
         for run in samples.runs:
-            self._sort_in(run, end_s, since_s, cells)
-        for target, found in cells.items():
-            self._count_gaps(target, found)
+            self._sort_in(run, end_s, since_s, cells, clocks)
+        for target, (series, times) in clocks.items():
+            self._count_gaps(target, series, times)
         self._near_s = {source: gap_s / 2.0 for source, gap_s in self.intervals().items()}
         records: list[Record] = list(self._xids.events())
         for target, found in cells.items():
@@ -175,7 +178,9 @@ class Pages:
         if column.metric == "step" and len(finite) and len(self._last_steps) < TARGETS_MAX:
             self._last_steps.setdefault(target, {})[column.entity] = float(finite[-1])
 
-    def _sort_in(self, run: Run, end_s: float, since_s: float, cells: dict[Target, _Cells]) -> None:
+    def _sort_in(
+        self, run: Run, end_s: float, since_s: float, cells: dict[Target, _Cells], clocks: _Clocks
+    ) -> None:
         place = self._place(run.series)
         if place is None:
             self.nameless += len(run.times)
@@ -194,8 +199,10 @@ class Pages:
             self.beyond += len(times)
             return
         found = cells.setdefault(target, {})
+        if not found or run.series is self._known[target].clock:
+            clocks[target] = run.series, times
         before = found.get(column)
-        if before is not None:  # two series of one name: two jobs scrape one exporter
+        if before is not None:  # two series of one name: two jobs, or two Prometheus, scrape it
             times = np.concatenate((before[0], times))
             values = np.concatenate((before[1], values))
             order = np.argsort(times, kind="stable")
@@ -235,18 +242,13 @@ class Pages:
         known.seen.add(column)
         return True
 
-    def _count_gaps(self, target: Target, found: _Cells) -> None:
+    def _count_gaps(self, target: Target, series: Series, times: FloatArray) -> None:
         """The gaps of one series; where it ended another one takes its place."""
         known = self._known[target]
-        if known.clock not in found:
-            if (
-                known.clock is not None
-                and known.clock_s > max(t[-1] for t, _ in found.values()) - CLOCK_S
-            ):
+        if known.clock is not series:
+            if known.clock is not None and known.clock_s > times[-1] - CLOCK_S:
                 return
-            known.clock, known.clock_s = next(iter(found)), -np.inf
-        assert known.clock is not None
-        times = found[known.clock][0]
+            known.clock, known.clock_s = series, -np.inf
         times = times[times > known.clock_s]
         if not len(times):
             return
@@ -276,7 +278,7 @@ class Pages:
         after = block.times > known.at_s
         times, values = block.times[after], block.values[after]
         if len(times) > 1:
-            known.is_joined |= bool((np.diff(times) < near_s).any())
+            known.is_joined |= _has_halves(times, values, near_s)
         if known.is_joined and _may_go_on(times, near_s, end_s):
             known.held = (float(times[-1]), _cells_at(float(times[-1]), found))
             times, values = times[:-1], values[:-1]
@@ -324,6 +326,15 @@ def _block(target: Target, columns: list[Column], found: _Cells) -> Block:
     values = np.full((len(times), len(columns)), np.nan)
     values[rows, places] = np.concatenate([column for _, (_, column) in here])
     return Block(target, times, values)
+
+
+def _has_halves(times: FloatArray, values: FloatArray, near_s: float) -> bool:
+    """Whether a row and the next are near and say nothing of the same column."""
+    near = np.flatnonzero(np.diff(times) < near_s)
+    if not len(near):
+        return False
+    present = ~np.isnan(values)
+    return bool((~(present[near] & present[near + 1]).any(axis=1)).any())
 
 
 def _may_go_on(times: FloatArray, near_s: float, end_s: float) -> bool:

@@ -304,6 +304,27 @@ def test_however_the_past_is_paged_the_frames_are_the_same(
     assert len({(f.node, f.at) for f in found}) == len(found)
 
 
+@pytest.mark.parametrize("apart_s", [0.3, 2.0, 5.0, 7.0, 12.0])
+@pytest.mark.parametrize("page_s", [5.0, 60.0])
+def test_of_a_pair_of_prometheus_the_interval_is_each_ones_own_and_no_row_waits(
+    apart_s: float, page_s: float
+) -> None:
+    """Both say everything, each at its own moments."""
+    both = [series("DCGM_FI_DEV_GPU_TEMP", 0, "n1") for _ in range(2)]
+    pages, frames = Pages(), 0
+    for end_s in np.arange(page_s, 301.0, page_s).tolist():
+        samples = Samples()
+        for number, one in enumerate(both):
+            times = NOW_S + 1.0 + number * apart_s + 15.0 * np.arange(20)
+            inside = (times > NOW_S + end_s - page_s) & (times <= NOW_S + end_s)
+            if inside.any():
+                samples.take([Run(one, np.asarray(times[inside]), np.full(inside.sum(), 61.0))])
+        frames += len(pages.page(samples, NOW_S + end_s))
+        assert pages.held_s() is None
+    assert {"gpu": 15.0} == pages.intervals()
+    assert 40 == frames
+
+
 # -- runs
 
 VALUES = st.sampled_from(
