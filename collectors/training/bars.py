@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from collectors.training import rows
 from collectors.training.fields import fill, number
 from collectors.training.model import Note, Step
 
@@ -36,6 +37,7 @@ PLAIN = re.compile(
 """A bar that is alone between line ends or carriage returns, with these: a rank's label, name, n,
 of, elapsed, numbers it shows. Nothing in it can be a time, a failure or another form."""
 
+_CLOCK = re.compile(r"\d+:\d+(?::\d+)?")
 _TRAINS = re.compile(r"(?:Epoch|Train|Step|Iteration)", re.IGNORECASE)
 _ROW = re.compile(r"\{'(?P<body>[^{}\n]{1,4096})\}")
 _PAIR = re.compile(
@@ -49,6 +51,7 @@ class Bar(Struct, frozen=True):
 
     trains  its name is none or speaks of steps
     named   it has a name
+    shown   what stands behind its times
     """
 
     n: int
@@ -56,7 +59,7 @@ class Bar(Struct, frozen=True):
     elapsed_s: int
     trains: bool
     named: bool
-    step: Step
+    shown: str
     start: int
     end: int
 
@@ -74,7 +77,10 @@ class Bars:
 
     def __init__(self, clock_s: float | None) -> None:
         self._clock_s = clock_s
+        self._rows = rows.Layout()
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._key = ""  # of the newest drawing
+        self._minute, self._minute_s = b"", 0
 
     def read(self, key: str, text: str) -> Iterator[tuple[Step | Note | None, str]]:
         """Bars and dicts of a speaker's line in their order, each with what follows it."""
@@ -89,6 +95,13 @@ class Bars:
         if last is not None:
             yield self._of_bar(key, last), ""
 
+    def row(self, block: bytes, position: int) -> tuple[Step | None, int]:
+        """What the row that starts there says, and where it ends, of a line without a speaker."""
+        step, end = self._rows.read(block, position)
+        if step is not None:
+            self._of_bar("", step)
+        return step, end
+
     def _of_bar(self, key: str, found: Step | Note) -> Step | Note:
         """What a dict says belongs to the bar before it."""
         seen = self._seen.get(key)
@@ -98,22 +111,44 @@ class Bars:
 
     def drawn(self, key: str, found: Bar) -> Step | None:
         """A bar's step, None where it is drawn again or counts something else."""
+        if not found.trains:
+            return None
+        return self._step(key, found.n, found.of, found.elapsed_s, found.named, found.shown)
+
+    def plain(self, key: str, found: re.Match[bytes]) -> Step | None:
+        """The same of a bar that `PLAIN` has found."""
+        _, words, n, of, clock, shown = found.groups()
+        if words is not None and _TRAINS.match(words.decode("ascii")) is None:
+            return None
+        minute = clock[:-3]
+        if minute != self._minute:  # most are drawn within the minute of the one before
+            self._minute, self._minute_s = minute, _seconds(minute.decode("ascii") + ":00")
+        elapsed_s = self._minute_s + int(clock[-2:])
+        words_shown = shown.decode("ascii") if shown is not None else ""
+        return self._step(key, int(n), int(of), elapsed_s, words is not None, words_shown)
+
+    def _step(
+        self, key: str, n: int, of: int | None, elapsed_s: int, named: bool, shown: str
+    ) -> Step | None:
         seen = self._seen.get(key)
-        other = seen is not None and seen.of not in (found.of, seen.n)
-        if not found.trains or (other and not found.named):
+        if seen is not None and (
+            (n == seen.n and of == seen.of) or (not named and seen.of not in (of, seen.n))
+        ):
             return None
-        if seen is not None and seen.n == found.n and seen.of == found.of:
-            return None
-        step = found.step
-        if seen is not None and found.n > seen.n and found.elapsed_s - seen.elapsed_s >= COARSE_S:
-            step.step_time_s = (found.elapsed_s - seen.elapsed_s) / (found.n - seen.n)
-            step.steps = found.n - seen.n
+        step = Step("bar", n)
+        if shown:
+            _read_numbers(step, shown)
+        if seen is not None and n > seen.n and elapsed_s - seen.elapsed_s >= COARSE_S:
+            step.step_time_s = (elapsed_s - seen.elapsed_s) / (n - seen.n)
+            step.steps = n - seen.n
         if self._clock_s is not None:
-            step.at_s, step.reckoned = self._clock_s + found.elapsed_s, True
-        self._seen[key] = _Seen(found.of, found.n, found.elapsed_s)
-        self._seen.move_to_end(key)
-        if len(self._seen) > SPEAKERS_MAX:
-            self._seen.popitem(last=False)
+            step.at_s, step.reckoned = self._clock_s + elapsed_s, True
+        self._seen[key] = _Seen(of, n, elapsed_s)
+        if key != self._key:
+            self._key = key
+            self._seen.move_to_end(key)
+            if len(self._seen) > SPEAKERS_MAX:
+                self._seen.popitem(last=False)
         return step
 
 
@@ -124,33 +159,21 @@ def bar(text: str, at: int) -> Bar | None:
     found = _BAR.search(text, at, at + 65_536)
     if found is None:
         return None
-    elapsed_s = _seconds(found["elapsed"])
-    if elapsed_s is None:
+    if _CLOCK.fullmatch(found["elapsed"]) is None:
         return None
     words = found["words"]
     return Bar(
-        int(found["n"]), int(found["of"]) if found["of"] != "?" else None, elapsed_s,
+        int(found["n"]), int(found["of"]) if found["of"] != "?" else None,
+        _seconds(found["elapsed"]),
         not words or _TRAINS.match(words) is not None, bool(words),
-        _with_numbers(Step("bar", int(found["n"])), found["rest"]),
-        found.start(), found.end(),
+        found["rest"], found.start(), found.end(),
     )  # fmt: skip
 
 
-def plain(found: re.Match[bytes]) -> Bar:
-    """The bar that `PLAIN` has found."""
-    words, n, of, clock, shown = found.groups()[1:]
-    elapsed_s = 0
-    for part in clock.split(b":"):
-        elapsed_s = elapsed_s * 60 + int(part)
-    trains = words is None or _TRAINS.match(words.decode("ascii")) is not None
-    step = Step("bar", int(n))
-    if shown is not None:
-        step = _with_numbers(step, shown.decode("ascii"))
-    return Bar(int(n), int(of), elapsed_s, trains, words is not None, step, *found.span())
-
-
-def _with_numbers(step: Step, shown: str) -> Step:
-    """The step with what its bar shows: `loss=3.1, global_step=794.0`."""
+def _read_numbers(step: Step, shown: str) -> None:
+    """Fill the step with what its bar shows: `loss=3.1, global_step=794.0`."""
+    if "=" not in shown:
+        return
     values: dict[str, float] = {}
     for part in shown.split(", ")[:64]:
         name, equals, said = part.partition("=")
@@ -158,10 +181,9 @@ def _with_numbers(step: Step, shown: str) -> Step:
         if value is not None:
             values[name.replace("_", "").replace(" ", "").lower()] = value
     named = values.get("globalstep")
-    step = fill(step, values)
+    fill(step, values)
     if named is not None and 0.0 <= named < 1e12:
         step.step = int(named)
-    return step
 
 
 def row(text: str) -> Step | Note | None:
@@ -178,12 +200,9 @@ def row(text: str) -> Step | Note | None:
     return fill(Step("hugging-face"), {name.replace("_", ""): v for name, v in pairs.items()})
 
 
-def _seconds(clock: str) -> int | None:
+def _seconds(clock: str) -> int:
     """ "13:55:57" or "00:10" in seconds."""
-    parts = clock.split(":")
-    if not 2 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
-        return None
     total = 0
-    for part in parts:
+    for part in clock.split(":"):
         total = total * 60 + int(part)
     return total

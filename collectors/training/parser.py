@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
 
-from collectors.training import bars, forms, mlperf, scan, speakers, stamps
+from collectors.training import bars, forms, mlperf, rows, scan, speakers, stamps
 from collectors.training.dates import Dates
 from collectors.training.failures import read_failure
 from collectors.training.incidents import Elastic, Incident, Tracebacks, placed
@@ -173,28 +173,46 @@ class TrainingParser:
 
         Moves `_next` behind them: to a line, or a bar in one, of another form or that is not plain.
         """
-        if bars.PLAIN.match(self._block, position) is not None:
-            self._drawings(position)
-        elif position != self._at:  # within a line
+        if self._drawn(position):
             return
-        elif self._block.startswith(mlperf.START, position):
+        if position != self._at:  # within a line
+            return
+        if self._block.startswith(mlperf.START, position):
             self._mllog(position)
         else:
             self._steps(position)
 
-    def _drawings(self, position: int) -> None:
-        block, match = self._block, bars.PLAIN.match
-        while (found := match(block, position)) is not None:
-            if position == 0 or block[position - 1] != _CARRIAGE_RETURN:
-                self._at = position
+    def _drawn(self, position: int) -> bool:
+        """What bars and the rows between them say; whether one stands there."""
+        block, match, step_of = self._block, bars.PLAIN.match, self._readers.bars.plain
+        began = position
+        while len(self._out) < RUN:
+            found = match(block, position)
+            if found is None:
+                if not block.startswith(rows.START, position):
+                    break
+                step, end = self._readers.bars.row(block, position)
+                if step is None:
+                    break
+                self._begins(position)
+                self._take(step, speakers.NOBODY, None)
+                self._next = position = end
+                continue
+            self._begins(position)
             label = found[1]
             speaker = speakers.NOBODY if label is None else self._of_prefix(label)
-            step = self._readers.bars.drawn(speaker.key, bars.plain(found))
+            step = step_of(speaker.key, found)
             if step is not None:
                 self._take(step, speaker, None)
             elif found[6] is not None:  # other words may stand where numbers do
-                return
+                return True
             self._next = position = found.end()
+        return position > began
+
+    def _begins(self, position: int) -> None:
+        """A line, or what stands behind a carriage return of one, begins there."""
+        if position == 0 or self._block[position - 1] != _CARRIAGE_RETURN:
+            self._at = position
 
     def _steps(self, position: int) -> None:
         block = self._block
@@ -308,8 +326,9 @@ class TrainingParser:
         if isinstance(found, Note):
             self._note(found, speaker, at_s)
             return
-        found.at_s = _sane(found.at_s)
-        if found.at_s is None and found.form not in ("bar", "hugging-face"):
+        if found.at_s is not None:
+            found.at_s = _sane(found.at_s)
+        if found.at_s is None and at_s is not None and found.form not in ("bar", "hugging-face"):
             found.at_s = at_s
         near_s = found.at_s if found.at_s is not None else self._dates.before(self._at)
         waits = found.form in _WAITING
@@ -322,9 +341,9 @@ class TrainingParser:
                 found = merged(older, found)
                 near_s = older_s if near_s is None else near_s
             else:
-                self._end(older, Speaker(key), older_s)
+                self._end(older, Speaker(key) if key else speakers.NOBODY, older_s)
         if waits:
-            found.rank = self._rank_of(speaker)
+            found.rank = self._rank if speaker is speakers.NOBODY else self._rank_of(speaker)
             self._pending = found, speaker.key, near_s
         else:
             self._end(found, speaker, near_s)
@@ -339,9 +358,11 @@ class TrainingParser:
         step = self._progress.take(found, speaker.key, near_s, found.form in _SHARED)
         if step is None:
             return
-        if step.rank is None:
-            step.rank = self._rank_of(speaker)
-        if speaker is not speakers.NOBODY:
+        if speaker is speakers.NOBODY:
+            step.rank = self._rank if step.rank is None else step.rank
+        else:
+            if step.rank is None:
+                step.rank = self._rank_of(speaker)
             step.local_rank, step.host = speaker.local_rank, speaker.host
         self._incident.progressed()
         self._out.append(step)

@@ -53,7 +53,19 @@ def with_ranks() -> bytes:
     return b"".join(b"[rank%d]:" % at + line for at, line in enumerate(lines[:5]))
 
 
+def titan(ranks: int) -> bytes:
+    """What so many ranks print of each of 2,000 steps."""
+    return b"".join(
+        b"[titan] 2026-02-24 19:%02d:%02d,508 - root - INFO - step: %2d  loss: %8.5f  grad_norm:"
+        b" %7.4f  memory: 66.91GiB(37.51%%)  tps: 10,0%02d  tflops: 314.%02d  mfu: 13.99%%\n"
+        % (at // 60, at % 60, at, 9.0 - at / 400, at % 7 + 0.5, at % 100, at % 90 + rank)
+        for at in range(2_000)
+        for rank in range(ranks)
+    )
+
+
 LOGS = {
+    "torchtitan, 1 rank prints": lambda: titan(1), "torchtitan, 8 print": lambda: titan(8),
     "NCCL INFO lines": lambda: INFO, "dated timer lines": lambda: TIMERS,
     "a step line in 40 lines": mixed, "step lines only": steps,
     "bars after CR": bars,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.training import bars, megatron, titan
+from collectors.training import bars, megatron, rows, titan
 from collectors.training.model import Step
 from collectors.training.parser import TrainingParser
 
@@ -52,6 +52,7 @@ def read_singly(log: bytes) -> tuple[list[str], int, int]:
         for layout in (megatron.Layout, titan.Layout):
             patch.setattr(layout, "match", lambda *_: None)
         patch.setattr(bars, "PLAIN", re.compile(rb"(?!)"))
+        patch.setattr(rows.Layout, "read", lambda _, block, position: (None, position))
         return read(log)
 
 
@@ -79,6 +80,25 @@ others = st.sampled_from([b"\r", b"\n", b"words 2026-02-24 19:46:17 2026-02-24 1
 @settings(max_examples=150)
 @given(st.lists(st.one_of(bar_pieces, bar_pieces, bar_pieces, others), min_size=1, max_size=14))
 def test_bars_say_the_same_one_after_the_other_as_singly(pieces: list[bytes]) -> None:
+    assert read(b"".join(pieces)) == read_singly(b"".join(pieces))
+
+
+row_pieces = st.builds(
+    lambda before, loss, norm, name, end: before + b"{'loss': %b, 'grad_norm': %b, '%b': 5e-05}" % (
+        loss, norm, name) + end,
+    st.sampled_from([b"", b"", b"", b" ", b"[rank1]: ", b"\r", b"  7%|#   | 3/99 [00:07<01:00]"]),
+    st.sampled_from([b"0.25", b"1.5", b"nan", b"-inf", b"1e-3", b"1.2.3", b"Infinity", b"1_0"]),
+    st.sampled_from([b"0.0", b"nan", b"inf", b"2"]),
+    st.sampled_from([b"learning_rate", b"learning_rate", b"eval_loss", b"step", b"OSError: x",
+                     b"loss", b"train_loss", b"train_runtime"]),
+    st.sampled_from([b"\n", b"\n", b" \n", b"\r", b"\r\n", b" x\n", b"{'loss': 7}\n", b"",
+                     b"\x00\n"]),
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(st.lists(st.one_of(row_pieces, row_pieces, bar_pieces, others), min_size=1, max_size=14))
+def test_rows_say_the_same_by_their_layout_as_singly(pieces: list[bytes]) -> None:
     assert read(b"".join(pieces)) == read_singly(b"".join(pieces))
 
 
