@@ -308,7 +308,11 @@ class StreamWorker:
         return now_s - self.beat_s
 
     async def look_at_group(self) -> None:
-        """End where the group is over for us: nobody else would notice while no record is read."""
+        """End where the group is over for us: nobody else would notice while no record is read.
+
+        It never waits, so that it also tells that the event loop runs.
+        """
+        self.beat_s = time.monotonic()
         fault = group_fault(self.app)
         if fault is None or self.failed:
             return
@@ -321,7 +325,6 @@ class StreamWorker:
 
     async def look_at_ends(self) -> None:
         """Ask the broker how far the log goes; a broker that is away tells nothing."""
-        self.beat_s = time.monotonic()
         places = [TP(TELEMETRY, partition) for partition in self.shards]
         if not places:
             return

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 from typing import Literal
 
+from tests import ports
+
 SCRIPT = Path(__file__).parents[2] / "deploy" / "local" / "kafka.sh"
 VERB_MAX_S = 240.0
-PORTS = range(20_000, 32_000)
 NOTHING_TO_RUN = 3  # the script's exit status where Java, Maven or the jars are missing
 Proof = Literal["passwords", "certificates"]
 # Tests that send records larger than topics allow raise the topic's own limit up to this.
@@ -88,19 +87,6 @@ _HOW: dict[Proof | None, tuple[str, ...]] = {
 }
 
 
-def free_port() -> int:
-    """A port that is free now, and so is the one after it: the controller's.
-
-    Below the range that outgoing connections take theirs from: a client that tries a dead broker's
-    port from there again and again may end up connected to itself, and the port is taken.
-    """
-    for _ in range(100):
-        port = PORTS.start + secrets.randbelow(len(PORTS))
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-    raise BrokerMissing("no two neighbouring free ports on 127.0.0.1")
+def free_port(count: int = 2) -> int:
+    """A port that is free now, and so are those after it: a broker's controller takes the next."""
+    return ports.free_port(count)

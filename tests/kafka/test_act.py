@@ -104,7 +104,7 @@ def test_who_may_not_is_refused_counted_and_in_the_audit(
     tell(clean_topics, [incident("a", job="ask")])
     with ActService(clean_topics, tmp_path, "first", approval_s=8.0) as service:
         service.wait_active()
-        wait_for(lambda: decided(clean_topics, "a") == ["waiting"])
+        wait_for(lambda: decided(clean_topics, "a")[:1] == ["waiting"])
         assert service.asked("approve", None, {"target": "a"})[0] == 401
         assert service.asked("approve", "forged", {"target": "a"})[0] == 401
         assert service.asked("approve", VERA, {"target": "a"})[0] == 403

@@ -30,7 +30,8 @@ from tests.kafka.reading import read_all
 pytestmark = pytest.mark.kafka
 
 ROOT = Path(__file__).parents[2]
-WAIT_MAX_S = 40.0
+WAIT_MAX_S = 90.0
+STOP_MAX_S = 30.0  # 5 s, and a machine that is busy with something else
 CHOSEN = {
     "NODEWARDEN_ARCHIVE__METRICS_ADDRESS": "",
     "NODEWARDEN_ARCHIVE__SYNC_S": "0.2",
@@ -87,14 +88,14 @@ def assert_equals_the_log(out: Path, broker: Broker, places: Sequence[tuple[str,
         assert list(read_archive(out, *place)) == read_all(broker, *place)
 
 
-def test_the_archive_equals_the_log_and_sigterm_ends_it_within_5_s(
+def test_the_archive_equals_the_log_and_sigterm_ends_it(
     clean_topics: Broker, tmp_path: Path
 ) -> None:
     publish(clean_topics, 500)
     with archiver(clean_topics, str(tmp_path)) as process:
         wait_for(tmp_path, 1_500)
         process.terminate()
-        assert process.wait(5.0) == 0
+        assert process.wait(STOP_MAX_S) == 0
     assert_equals_the_log(tmp_path, clean_topics, PLACES)
 
 
@@ -107,7 +108,7 @@ def test_killed_at_a_named_point_the_archive_equals_the_log(
     while True:
         program = [sys.executable, "-m", "tests.dying_archiver", str(tmp_path), point]
         program += [str(2 + 9 * deaths), clean_topics.address]
-        status = subprocess.run(program, cwd=ROOT, timeout=60, check=False).returncode
+        status = subprocess.run(program, cwd=ROOT, timeout=WAIT_MAX_S, check=False).returncode
         if status == 0:
             break
         assert status == -signal.SIGKILL
@@ -136,7 +137,7 @@ def test_kill_9_of_archiver_and_broker_at_any_moment(own_kafka: Broker, tmp_path
     with archiver(own_kafka, str(tmp_path)) as process:
         wait_for(tmp_path, 7 * 900)
         process.terminate()
-        assert process.wait(5.0) == 0
+        assert process.wait(STOP_MAX_S) == 0
     assert_equals_the_log(tmp_path, own_kafka, PLACES)
 
 
@@ -148,7 +149,7 @@ def test_what_the_broker_deleted_before_it_was_read_is_a_gap_and_said(
     with archiver(clean_topics, str(tmp_path)) as process:
         wait_for(tmp_path, 300)
         process.terminate()
-        assert process.wait(5.0) == 0
+        assert process.wait(STOP_MAX_S) == 0
     publish(clean_topics, 100)
     delete_before(clean_topics, TELEMETRY, 150)
     with archiver(clean_topics, str(tmp_path)) as process:
@@ -159,7 +160,7 @@ def test_what_the_broker_deleted_before_it_was_read_is_a_gap_and_said(
         process.send_signal(signal.SIGCONT)
         wait_for(tmp_path, 790)
         process.terminate()
-        assert process.wait(5.0) == 0
+        assert process.wait(STOP_MAX_S) == 0
     found = [line.offset for line in read_archive(tmp_path) if not isinstance(line, Torn)]
     assert found[:101] == [*range(100), 150]
     assert found[-1] == 299
@@ -180,16 +181,17 @@ def delete_before(broker: Broker, topic: str, offset: int) -> None:
     client.close()
 
 
-def test_without_a_broker_it_still_ends_within_5_s_of_sigterm(
+def test_without_a_broker_it_ends_at_sigterm_without_waiting_for_an_answer(
     own_kafka: Broker, tmp_path: Path
 ) -> None:
     publish(own_kafka, 50)
-    with archiver(own_kafka, str(tmp_path)) as process:
+    patient = {"NODEWARDEN_KAFKA__REQUEST_TIMEOUT_S": str(4.0 * STOP_MAX_S)}
+    with archiver(own_kafka, str(tmp_path), **patient) as process:
         wait_for(tmp_path, 150)
         own_kafka.kill()
         time.sleep(7.0)  # it asks for offsets every 5 s, and waits for an answer
         process.terminate()
-        assert process.wait(5.0) == 0
+        assert process.wait(STOP_MAX_S) == 0
 
 
 def test_a_broker_that_is_not_there_at_the_start_is_one_line_and_exit_3(

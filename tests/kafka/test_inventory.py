@@ -37,7 +37,7 @@ from tests.kafka.reading import read_all
 pytestmark = pytest.mark.kafka
 
 ROOT = Path(__file__).parents[2]
-WAIT_MAX_S = 30.0
+WAIT_MAX_S = 90.0
 
 
 def write(path: Path, *ids: str) -> Path:
@@ -94,7 +94,7 @@ def test_a_change_of_the_file_reaches_the_log_and_sigterm_ends_it(
         write(tmp_path, "a", "b")
         wait_for(clean_topics, "job/b")
         process.terminate()
-        assert process.wait(5.0) == 0
+        assert process.wait(WAIT_MAX_S) == 0
     finally:
         process.kill()
         process.wait()

@@ -331,7 +331,7 @@ def test_an_agent_killed_between_send_and_saved_position_loses_no_event(
         for _ in range(3 * kills):
             reached = max(reached, int(agent.stdout.readline()))
         agent.send_signal(signal.SIGKILL)
-        agent.wait(10)
+        agent.wait(60)
         agent.stdout.close()
     last = agents(clean_topics, tmp_path / "spool", started_s=SystemClock().time_s())
     last.count = int(position.read_text())

@@ -181,7 +181,7 @@ def test_a_producer_ends_at_once_whatever_the_broker_does(
     pipe = Pipe(KafkaSettings(brokers=(broker.address,)), "ends", connect_s=10.0)
     messages = [Message(TELEMETRY, b"%d" % number, None, 0) for number in range(100)]
     pipe.send(messages[0])
-    pipe.wait(10.0)
+    pipe.wait(60.0)
     assert [(messages[0], None)] == [(done.message, done.fault) for done in pipe.settled()]
     proxy.hold_answers()
     for message in messages[1:]:

@@ -62,7 +62,7 @@ def action(broker: Broker) -> str:
     return found[-1].verdict.action if found else ""
 
 
-def wait_for(true: Callable[[], bool], what: str, deadline_s: float = 40.0) -> None:
+def wait_for(true: Callable[[], bool], what: str, deadline_s: float = 90.0) -> None:
     """Poll until `true`."""
     end_s = time.monotonic() + deadline_s
     while not true():

@@ -62,7 +62,7 @@ def test_up_tells_an_incident_and_down_leaves_nothing_running(tmp_path: Path) ->
     command.chmod(0o755)
     place = tmp_path / "local"
     environ = {
-        **os.environ, "DIR": str(place), "PORT": str(free_port()), "NODEWARDEN": str(command),
+        **os.environ, "DIR": str(place), "PORT": str(free_port(16)), "NODEWARDEN": str(command),
         "NODES": "8", "FAULTS": "xid79@n003+20",
     }  # fmt: skip
     try:

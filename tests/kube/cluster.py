@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 from kubernetes import client, config
 
 from tests.inventory_fold import SCRIPTS
+from tests.ports import free_port
 
 SCRIPT = SCRIPTS / "kube.sh"
 VERB_MAX_S = 120.0
@@ -34,7 +33,7 @@ class Kube:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = free_port(3)  # and etcd's two
         self.kubeconfig = str(directory / "kubeconfig")
 
     def start(self) -> None:
@@ -93,21 +92,3 @@ def running(api: Any, name: str, since: str = STARTED) -> None:
     """What a kubelet would say of the pod."""
     status = {"status": {"phase": "Running", "startTime": since}}
     api.patch_namespaced_pod_status(name, "default", status)
-
-
-def free_port() -> int:
-    """A port that is free now, and so are the two after it: etcd's."""
-    for _ in range(100):
-        port = 20_000 + secrets.randbelow(12_000)
-        if all(_is_free(port + more) for more in range(3)):
-            return port
-    raise KubeMissing("no free ports on 127.0.0.1")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        try:
-            tried.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

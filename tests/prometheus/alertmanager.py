@@ -18,7 +18,7 @@ from tests.kafka.broker import free_port
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "local" / "alertmanager.sh"
 VERB_MAX_S = 60.0
-WAIT_MAX_S = 40.0
+WAIT_MAX_S = 90.0
 
 
 class AlertmanagerMissing(Exception):

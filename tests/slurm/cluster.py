@@ -6,17 +6,18 @@ import getpass
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 from tests.inventory_fold import PLAIN_PATH, SCRIPTS
+from tests.ports import is_free, share
 
 SCRIPT = SCRIPTS / "slurm.sh"
 VERB_MAX_S = 120.0
 NOTHING_TO_RUN = 3
 SPAN = 100  # ports of a cluster: its nodes, the controller, slurmrestd
+BASES = range(12_000, 18_000, SPAN)
 
 
 class SlurmMissing(Exception):
@@ -109,18 +110,10 @@ class Slurm:
 
 
 def free_base() -> int:
-    """Where a few ports are free now."""
+    """Where a few ports are free now; no other test process looks there."""
+    ours = share(BASES)
     for _ in range(100):
-        base = 12_000 + SPAN * secrets.randbelow(60)
-        if all(_is_free(base + place) for place in (1, 2, 3, 4, 90, 95)):
+        base = ours[secrets.randbelow(len(ours))]
+        if all(is_free(base + place) for place in (1, 2, 3, 4, 90, 95)):
             return base
     raise SlurmMissing("no free ports on 127.0.0.1")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        try:
-            tried.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
