@@ -50,8 +50,6 @@ class _Places:
 class Layout:
     """The layout of one log's step lines."""
 
-    shared = False  # ranks do not all print them
-
     def __init__(self) -> None:
         self._regex: re.Pattern[bytes] | None = None
         self._places = _Places()
@@ -63,6 +61,10 @@ class Layout:
         Its groups are those of `HEAD` and one a field.
         """
         return self._regex.match(block, position) if self._regex is not None else None
+
+    def loss(self, said: Sequence[bytes]) -> float | None:
+        """None: one rank prints such lines, so none of them is a repeat."""
+        return None
 
     def values(self, said: Sequence[bytes]) -> list[float] | None:
         """The numbers of a line's fields; None where the line is special."""

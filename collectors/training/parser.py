@@ -219,23 +219,26 @@ class TrainingParser:
         layout = self._readers.layout(block, position)
         if layout is None:
             return
-        match, tz = layout.match, self._tz
+        match, tz, recent = layout.match, self._tz, self._progress.of_number
         while (found := match(block, position)) is not None:
             prefix, label, minute, second, fraction, digits, *said = found.groups()
-            values = layout.values(said)
-            if values is None:
-                return
             speaker = speakers.NOBODY
             if prefix is not None or label is not None:
                 speaker = self._of_prefix((prefix or b"") + (label or b""))
             at_s = None if minute is None else stamps.of_minute(minute, second, fraction, tz)
+            number = int(digits.replace(b",", b""))
+            known = number in recent and self._is_known(
+                number, layout.loss(said), at_s, speaker.key
+            )
+            values = None if known else layout.values(said)
+            if values is None and not known:
+                return
             if at_s is not None:
                 near_s: float | None = at_s
                 self._dates.told(at_s, position)
             else:
                 near_s = self._dates.before(position)
-            number = int(digits.replace(b",", b""))
-            if not (layout.shared and self._is_known(number, values[0], at_s, speaker.key)):
+            if values is not None:
                 step = layout.step(number, values)
                 step.at_s = at_s
                 if self._pending is not None:
@@ -247,9 +250,9 @@ class TrainingParser:
                 return
         layout.learn(block, position)
 
-    def _is_known(self, number: int, loss: float, at_s: float | None, key: str) -> bool:
+    def _is_known(self, number: int, loss: float | None, at_s: float | None, key: str) -> bool:
         """Whether a step says nothing, as another rank has printed it: most lines of many ranks."""
-        if self._pending is not None or key.startswith("#"):
+        if loss is None or self._pending is not None or key.startswith("#"):
             return False
         return self._progress.said(number, loss, at_s, key)
 

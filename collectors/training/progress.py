@@ -44,13 +44,14 @@ class Progress:
     clock_s     when the log starts, where it prints no time
     counted_up  steps whose time was reckoned
     undated     steps that could not be placed in time
+    of_number   the newest steps that every rank may print, by their numbers
     """
 
     def __init__(self, clock_s: float | None) -> None:
         self._clock_s = clock_s
         self._speakers: OrderedDict[str, _Last] = OrderedDict()
         self._recent: deque[_Shared] = deque()
-        self._of_number: dict[int, list[_Shared]] = {}  # the same, by step
+        self.of_number: dict[int, list[_Shared]] = {}
         self._key = ""  # of the newest line
         self._newest: _Last | None = None
         self._anchor_s: float | None = None
@@ -126,13 +127,13 @@ class Progress:
 
     def _remember(self, said: _Shared) -> None:
         self._recent.append(said)
-        self._of_number.setdefault(said.step, []).append(said)
+        self.of_number.setdefault(said.step, []).append(said)
         if len(self._recent) > RECENT:
             oldest = self._recent.popleft()
-            same = self._of_number[oldest.step]
+            same = self.of_number[oldest.step]
             del same[0]
             if not same:
-                del self._of_number[oldest.step]
+                del self.of_number[oldest.step]
 
     def _since(self, number: int, last: _Last | None) -> int | None:
         """How many steps a line speaks for: since the line before, or since training started
@@ -152,7 +153,7 @@ class Progress:
 
     def said(self, number: int, loss: float | None, at_s: float | None, key: str) -> bool:
         """Whether another rank has printed the step already."""
-        for said in self._of_number.get(number, ()):
+        for said in self.of_number.get(number, ()):
             if loss != said.loss or (key != "" and said.key == key):
                 continue
             other_s = said.at_s

@@ -20,10 +20,10 @@ FIELDS_MAX = 16
 
 _COLOUR = rb"(?:\x1b\[[\d;]{0,16}m)?"
 HEAD = re.compile(
-    rb"(?!std)([\w.-]{1,20}: {1,4})?(\[[A-Za-z_]{1,20}\d{1,7}\]: ?)?"
-    rb"(?:(?:\[\w{1,12}\] )?(20\d\d-\d\d-\d\d[ T]\d\d:\d\d):(\d\d)[.,](\d{1,9})"
-    rb" - \w{1,12} - INFO - )?"
-    + _COLOUR + rb"step: {1,12}(\d[\d,]{0,11}) {1,4}" + _COLOUR + rb"(?=loss: )"
+    rb"(?!std)([\w.-]{1,20}+: {1,4}+)?(\[[A-Za-z_]{1,20}+\d{1,7}+\]: ?+)?"
+    rb"(?:(?:\[\w{1,12}+\] )?(20\d\d-\d\d-\d\d[ T]\d\d:\d\d):(\d\d)[.,](\d{1,9}+)"
+    rb" - \w{1,12}+ - INFO - )?"
+    + _COLOUR + rb"step: {1,12}+(\d[\d,]{0,11}+) {1,4}+" + _COLOUR + rb"(?=loss: )"
 )  # fmt: skip
 """Prefix, label, minute, second, fraction, step; the fields follow."""
 
@@ -40,8 +40,6 @@ _WANTED = frozenset({*MORE, "gradnorm", "loss"})
 class Layout:
     """The layout of one log's step lines."""
 
-    shared = True  # every rank may print such lines
-
     def __init__(self) -> None:
         self._regex: re.Pattern[bytes] | None = None
         self._norm: int | None = None
@@ -56,6 +54,13 @@ class Layout:
         Its groups are those of `HEAD` and one for each field that counts.
         """
         return self._regex.match(block, position) if self._regex is not None else None
+
+    def loss(self, said: Sequence[bytes]) -> float | None:
+        """A line's loss before its other numbers are read, None where that is not known yet."""
+        try:
+            return float(said[0]) if b"e" not in said[0].lower() else None
+        except ValueError:
+            return None
 
     def values(self, said: Sequence[bytes]) -> list[float] | None:
         """The numbers of a line that matched, the loss first; None where the line is special."""
