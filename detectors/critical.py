@@ -25,6 +25,7 @@ from detectors.critical_rules import (
     LINK5,
     RECOVERY,
     device_of,
+    is_stale,
     kernel,
     process,
     switch,
@@ -80,6 +81,8 @@ class Critical(Quiet):
         """Classify one event; lines that are only news say nothing."""
         if is_canary(event):
             return ()
+        if is_stale(event, now_s, self._settings.stale_s):
+            return self._stale(event, now_s)
         said = self.forget(event.node) if self._boots.of_event(event) else []
         job = event.job or view.place(event.node, event.at).job
         if event.class_ == INJECTED or (event.type == "nic" and event.class_ == "link_down"):
@@ -232,6 +235,27 @@ class Critical(Quiet):
         return self._heard(
             replace(seen, role="evidence", severity=severity, certain=False), now_s
         )  # fmt: skip
+
+    def _stale(self, event: Event, now_s: float) -> list[Sighting]:
+        """A kernel line that was read long after it was written, as all that a boot left are when
+        an agent is installed or reads anew: the device may have been reset or replaced since.
+
+        What would prove a fault if it were news opens an incident, and people look; nothing is
+        counted with it, and it says nothing of the job of now.
+        """
+        if event.class_ == INJECTED or event.severity == "info" or event.source != KERNEL:
+            return []
+        if event.type == "xid" and event.code is not None:
+            seen = xid(event, event.code, "")
+        else:
+            seen = kernel(event, "")
+        if not seen.certain:
+            return []
+        since_s = (now_s if event.sent_at is None else event.sent_at) - event.at
+        text = f"read {since_s:.0f} s after it was written: {seen.text}"
+        seen = replace(seen, certain=False, severity="warning", metric=f"{seen.metric}_stale",
+                       text=text)  # fmt: skip
+        return self._heard(seen, now_s)
 
     def _switch(self, event: Event, job: str, now_s: float) -> list[Sighting]:
         """What a switch says of itself or of a node's port."""

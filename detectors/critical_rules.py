@@ -172,6 +172,15 @@ def switch(event: Event, job: str) -> Sighting:
     return replace(seen, kind="fabric", cause="network", severity="warning")
 
 
+def is_stale(event: Event, now_s: float, stale_s: float) -> bool:
+    """Whether the line was old when its agent read it; one that waited in a spool was not.
+
+    Of lines of the training log, which are read by their own rules, nothing is stale.
+    """
+    read_s = now_s if event.sent_at is None else event.sent_at
+    return event.type != "process" and read_s - event.at > stale_s
+
+
 def device_of(entity: str) -> str:
     """The device that an entity is a part of: a namespace belongs to its NVMe controller."""
     return _NAMESPACE.sub(r"\1", entity)

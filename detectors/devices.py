@@ -18,7 +18,7 @@ import numpy as np
 
 from detectors.base import IntArray, Quiet, Sighting, Tick, View
 from detectors.boots import Boots
-from detectors.critical_rules import APPLICATION_XIDS, INJECTED, KERNEL
+from detectors.critical_rules import APPLICATION_XIDS, INJECTED, KERNEL, is_stale
 from telemetry.records import Control, Event
 from telemetry.settings import EngineSettings
 
@@ -47,6 +47,7 @@ class Devices(Quiet):
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings.devices
+        self._stale_s = settings.critical.stale_s
         self._nodes: dict[str, dict[str, Shown]] = {}
         self._signs: dict[str, tuple[float, str, str]] = {}  # node -> when, class, line
         self._logs: dict[str, None] = {}  # nodes whose kernel was ever heard
@@ -56,6 +57,8 @@ class Devices(Quiet):
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """Remember signs that a device of the node is ill; they may prove an absence."""
+        if is_stale(event, now_s, self._stale_s):
+            return ()
         said = self.forget(event.node) if self._boots.of_event(event) else []
         if event.source == KERNEL and len(self._logs) < self._settings.nodes_max:
             self._logs[event.node] = None

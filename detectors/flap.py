@@ -17,6 +17,7 @@ import numpy as np
 
 from detectors.base import Quiet, Sighting, Tick, View
 from detectors.boots import Boots
+from detectors.critical_rules import is_stale
 from detectors.plugs import Plugs
 from telemetry.records import SWITCH, Control, Event, Severity
 from telemetry.settings import EngineSettings
@@ -60,12 +61,15 @@ class Flap(Quiet):
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings.flap
+        self._stale_s = settings.critical.stale_s
         self._ports: dict[tuple[str, str], PortRun] = {}
         self._boots = Boots()
         self._plugs = Plugs(settings.flap.ports_max)
 
     def on_event(self, event: Event, view: View, now_s: float) -> Sequence[Sighting]:
         """A link-down line of a kernel; a new boot ends what was."""
+        if is_stale(event, now_s, self._stale_s):
+            return ()  # windows end at the newest drop: last week's would be two in five minutes
         said = self.forget(event.node) if self._boots.of_event(event) else []
         if event.type != "nic" or event.class_ != "link_down":
             return said

@@ -26,8 +26,13 @@ def counter_rates(
                  counter of at most 32 bits is a wrap, any other decrease a reset, after which all
                  that is counted is new
     rebooted     shape (nodes,), whether the boot id changed in between: all counts are new
+    A reading that `remembered` made negative is what a counter had before it fell to 0: an exporter
+    that forgot for a moment goes on from there, one that was set back counts from 0.
     returns      the shape of `now`, >= 0
     """
+    held = before < 0.0
+    if held.any():
+        before = np.where(held, np.where(now >= -before, -before, 0.0), before)
     delta = now - before
     falls = delta < 0.0
     if falls.any():
@@ -39,6 +44,16 @@ def counter_rates(
         delta = np.where(rebooted[:, None, None], fresh, delta)
     seconds = np.where(elapsed_s > 0.0, elapsed_s, np.nan)
     return np.asarray(delta / seconds[:, None, None], dtype=np.float64)
+
+
+def remembered(now: FloatArray, before: FloatArray) -> FloatArray:
+    """What the next reading of the same counters is compared with, in the shape of both.
+
+    The reading itself; but of a counter that stands at 0 and had something before, minus that.
+    What was not read (NaN) is as unknown as before.
+    """
+    fallen = (now == 0.0) & (np.abs(before) > 0.0)
+    return np.where(fallen, -np.abs(before), now) if fallen.any() else now
 
 
 def worst_entity(values: FloatArray, bad_high: NDArray[np.bool_]) -> tuple[FloatArray, IntArray]:

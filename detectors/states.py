@@ -25,6 +25,8 @@ from telemetry.settings import EngineSettings
 
 MASK = "gpu_throttle_reasons_mask"
 HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE = 0x8, 0x40, 0x80  # NVML clocks event reasons
+# Idle, capped by software and braked by hardware at once: a mask of ones is no reading.
+ALL_REASONS = 0x1FF
 PORT = "nic_port_state"
 ACTIVE = 4.0  # InfiniBand port state as the kernel numbers it
 
@@ -32,7 +34,7 @@ ACTIVE = 4.0  # InfiniBand port state as the kernel numbers it
 def _bit(bit: int) -> Callable[[FloatArray], NDArray[np.bool_]]:
     def test(values: FloatArray) -> NDArray[np.bool_]:
         whole = np.where(np.isnan(values), 0.0, values).astype(np.int64)
-        return np.asarray((whole & bit) != 0)
+        return np.asarray(((whole & bit) != 0) & ((whole & ALL_REASONS) != ALL_REASONS))
 
     return test
 

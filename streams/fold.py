@@ -161,7 +161,7 @@ class Fold:
                 self._steps(record, at, arrival, findings, incidents)
             case Event():
                 self._heard(record, arrival)
-                event = record if at == record.at else msgspec.structs.replace(record, at=at)
+                event = record if at == record.at else _moved(record, at)
                 said = [
                     d.on_event(event, self.inventory, self.now) for d in self._readers_of_events
                 ]
@@ -423,6 +423,12 @@ class Fold:
 
     def _context(self, incident: Incident, ledger: list[Isolation]) -> Context:
         return context_of(self, incident, ledger)
+
+
+def _moved(event: Event, at: float) -> Event:
+    """The event by the log's clock; how old it was when its agent read it stays the same."""
+    sent_at = None if event.sent_at is None else event.sent_at + at - event.at
+    return msgspec.structs.replace(event, at=at, sent_at=sent_at)
 
 
 def _reads(detector: Detector, method: str) -> bool:

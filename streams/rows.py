@@ -12,12 +12,16 @@ from telemetry.metrics import CATALOGUE, Metric
 
 VALUE_MAX = 2.0**64  # no counter counts further; squares of what is below stay finite
 
+# What no GPU that answers its driver has at 0.
+VITAL = frozenset({"gpu_power_watts", "gpu_sm_clock_mhz", "gpu_memory_clock_mhz"})
+
 
 class Rows:
     """Rows in the catalogue's order; `judged` are compared, `watched` are states and context.
 
     The arrays describe `all` rows, but `bad_high`, `scale` and `performance` only the judged, and
-    `wrap_at` only the `counters`, which are the places of these rows.
+    `wrap_at` only the `counters`, which are the places of these rows; `vital` are the places of
+    VITAL.
     """
 
     def __init__(self, source: str, names: Iterable[str]) -> None:
@@ -35,6 +39,7 @@ class Rows:
         self.wrap_at = np.array([2.0**m.width_bits for m in self.all])[counters]
         self.low = np.array([max(m.valid_min, -VALUE_MAX) for m in self.all])
         self.high = np.array([min(m.valid_max, VALUE_MAX) for m in self.all])
+        self.vital = np.array([i for i, m in enumerate(self.all) if m.name in VITAL], dtype=np.intp)
         self.bad_high = np.array([m.bad == "high" for m in self.judged], dtype=np.bool_)
         self.scale = np.array([m.effect_min for m in self.judged])
         performance = [m.class_ == "performance" for m in self.judged]

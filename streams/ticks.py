@@ -24,6 +24,7 @@ from detectors.kernels import (
     beyond,
     counter_rates,
     group_moments,
+    remembered,
     worst_entity,
 )
 from streams.layout import BadFrame, Columns, Layout, Layouts
@@ -267,9 +268,11 @@ class SourceTicks:
         elapsed = at - self.before_at[here]
         before = self.before[here].reshape(shape)
         rated = values.copy()
-        rated[:, rows.counters] = counter_rates(
-            values[:, rows.counters], before[:, rows.counters], elapsed, rows.wrap_at
-        )
+        counts, counts_before = values[:, rows.counters], before[:, rows.counters]
+        rated[:, rows.counters] = counter_rates(counts, counts_before, elapsed, rows.wrap_at)
+        kept = remembered(counts, counts_before)
+        if kept is not counts:
+            values[:, rows.counters] = kept  # and `raw`, of which it is a view
         newer = ~(elapsed <= 0.0)  # NaN: the first one
         if newer.all():
             self.before[here], self.before_at[here] = raw, at
@@ -287,7 +290,21 @@ class SourceTicks:
             return raw
         junk = (raw < low) | (raw > high)
         self.junk += int(junk.sum())
+        junk |= self._unread(raw, junk)
         return np.where(junk, np.nan, raw)
+
+    def _unread(self, raw: FloatArray, junk: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """All cells of devices whose vital values are junk, each one that is there, two at least.
+
+        An exporter that lost its driver prints 0 for everything: its zeros are no idle GPU, and its
+        counters were not set back.
+        """
+        shape = (len(raw), len(self.rows.all), self.width)
+        vital = self.rows.vital
+        bad = junk.reshape(shape)[:, vital].sum(axis=1)
+        there = (~np.isnan(raw.reshape(shape)[:, vital])).sum(axis=1)
+        unread = (bad >= 2) & (bad == there)
+        return np.repeat(unread[:, None, :], shape[1], axis=1).reshape(raw.shape)
 
     def _flags(
         self, worst: FloatArray, mean: FloatArray, sd: FloatArray, employed: NDArray[np.bool_]

@@ -31,17 +31,19 @@ __all__ = [
 # Effects: a temperature or clock within a few percent of the peers is manufacturing spread; rates
 # follow the thresholds that operators of similar tools ship (port_xmit_discards 100/s,
 # roce_slow_restart and port_rcv_errors 10/s); ECN 1,000/s is a tenth of the published case.
+# Ranges: no GPU that works is at 0 W or 0 MHz; that is an exporter without an answer, or
+# one that prints GHz. Nor has a port the state 0, by which the kernel means "no change".
 _USUAL: tuple[Metric, ...] = (
     _gpu("gpu_temperature_celsius", "celsius", "performance", "DCGM_FI_DEV_GPU_TEMP",
          family="gpu_thermal", effect_min=8.0, valid_min=-20.0, valid_max=150.0),
     _gpu("gpu_memory_temperature_celsius", "celsius", "performance", "DCGM_FI_DEV_MEMORY_TEMP",
          family="gpu_thermal", effect_min=8.0, valid_min=-20.0, valid_max=150.0),
     _gpu("gpu_power_watts", "watts", "performance", "DCGM_FI_DEV_POWER_USAGE",
-         bad="low", family="gpu_power", effect_min=60.0, valid_max=2_500.0),
+         bad="low", family="gpu_power", effect_min=60.0, valid_min=1.0, valid_max=2_500.0),
     _gpu("gpu_sm_clock_mhz", "MHz", "performance", "DCGM_FI_DEV_SM_CLOCK",
-         bad="low", effect_min=100.0, valid_max=5_000.0),
+         bad="low", effect_min=100.0, valid_min=10.0, valid_max=5_000.0),
     _gpu("gpu_memory_clock_mhz", "MHz", "performance", "DCGM_FI_DEV_MEM_CLOCK",
-         bad="low", effect_min=100.0, valid_max=10_000.0),
+         bad="low", effect_min=100.0, valid_min=10.0, valid_max=10_000.0),
     _gpu("gpu_utilization_percent", "percent", "performance", "DCGM_FI_DEV_GPU_UTIL",
          bad="low", effect_min=10.0, valid_max=100.0),
     _gpu("gpu_memory_copy_utilization_percent", "percent", "performance",

@@ -161,7 +161,7 @@ _NIC = (
          "node_infiniband_rate_bytes_per_second", unit="Gb/s", kind="gauge", bad="low",
          scale=8e-9, family="nic_fault", effect_min=10.0, valid_max=100_000.0, optional=True),
     _shown("nic_port_state", "node_infiniband_state_id", unit="state", kind="state",
-           family="nic_fault", valid_max=5.0),
+           family="nic_fault", valid_min=1.0, valid_max=5.0),
     _shown("nic_physical_state", "node_infiniband_physical_state_id", unit="state", kind="state",
            family="nic_fault", valid_max=7.0),
 )  # fmt: skip

@@ -124,6 +124,7 @@ class CriticalSettings(Section, frozen=True, kw_only=True):
     same_event_s: Positive = 60.0  # an exporter that repeats the kernel within it tells nothing new
     cancels: tuple[XidPair, ...] = ("162:163",)  # the first Xid ends what the second began
     witness_s: Positive = 600.0  # two signs of one device so close speak for each other
+    stale_s: Positive = 900.0  # a line that its agent reads so much later proves nothing of now
     host_repeat_count: Count = 3  # lock-ups and blocked tasks within `witness_s` that make a fault
     conditions_max: Count = 10_000
 

@@ -6,6 +6,7 @@ from actions.policy.case import Case, isolation, said
 from actions.policy.table import Branch, Rung, always
 from telemetry.findings import Kind, Verdict
 
+STALE = "_stale"  # what the critical detector adds to what a line proves that was read late
 SAME = "_same_place"  # application errors that come back at one place of one GPU
 # Faults that slow a job and seldom stop it.
 DEGRADING: frozenset[Kind] = frozenset({"gpu_thermal", "gpu_power", "gpu_slow", "pcie_degraded"})
@@ -45,7 +46,14 @@ def _is_lost(case: Case) -> bool:
     context, policy, nodes = case.context, case.policy, case.suspects
     few = 0 < len(nodes) <= policy.suspects_max and context.blind_share <= policy.blind_share_max
     stands = case.incident.kind == "gpu_lost" and context.job_progressing is False
-    return stands and few and set(nodes) <= set(context.job_nodes)
+    return stands and few and set(nodes) <= set(context.job_nodes) and not _is_old(case)
+
+
+def _is_old(case: Case) -> bool:
+    """Whether only a kernel line that was read late tells of it: that shows nothing of now."""
+    lines = case.incident.evidence
+    shown = any(line.detector == "devices" for line in lines)
+    return not shown and any(line.metric.endswith(STALE) for line in lines)
 
 
 def _lost(case: Case) -> Verdict:

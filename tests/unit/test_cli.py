@@ -115,7 +115,7 @@ def test_explain_metric_knows_the_exporters_names(capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "gpu_power_watts"
     assert "direction: low values hurt" in lines
-    assert "valid range: 0 to 2500 watts" in lines
+    assert "valid range: 1 to 2500 watts" in lines
 
 
 def test_explain_metric_says_where_a_counter_wraps(capsys: pytest.CaptureFixture[str]) -> None:
