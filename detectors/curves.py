@@ -49,9 +49,6 @@ class Curve(msgspec.Struct):
     calm: int = 0
 
 
-NO_COLUMNS: tuple[list[float | None], ...] = ([], [], [], [])
-
-
 class JobCurves(msgspec.Struct):
     """One job: its newest step, how many it ended here, tokens and times of usual steps."""
 
@@ -75,9 +72,9 @@ class Curves(Quiet):
         """Judge the newest step of the record."""
         if steps.step_kind not in ("train", "unknown") or not steps.step:
             return ()
-        columns = (steps.loss, steps.grad_norm, steps.mfu_ratio, steps.throughput)
-        if columns == NO_COLUMNS:
+        if not (steps.loss or steps.grad_norm or steps.mfu_ratio or steps.throughput):
             return ()  # of its ranks
+        columns = (steps.loss, steps.grad_norm, steps.mfu_ratio, steps.throughput)
         if all(value is None for column in columns for value in column):
             return ()  # a skipped step is told of before its own line
         step = max(steps.step)

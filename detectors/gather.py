@@ -61,25 +61,28 @@ class Gatherer(msgspec.Struct):
 
     def restarted(self, records: Sequence[Steps]) -> bool:
         """Whether a reporter went back: the job runs again from a checkpoint."""
-        told = [self.last.get(_reporter(one), one.step[0]) > one.step[0] for one in records]
-        return True in told
+        for one in records:
+            step = one.step[0]
+            if self.last.get(_reporter(one), step) > step:
+                return True
+        return False
 
     def add(self, records: Sequence[Steps]) -> list[WholeStep]:
         """The steps that records of one step each complete, in order; judged ones are past."""
-        pending, another = self.pending, False
+        pending, last, judged, another = self.pending, self.last, self.judged, False
         for one in records:
             reporter, step = _reporter(one), one.step[0]
-            if step <= self.last.get(reporter, step - 1):
+            if step <= last.get(reporter, step - 1):
                 continue
-            self.last[reporter] = step
-            if self.judged is None or step > self.judged:
+            last[reporter] = step
+            if judged is None or step > judged:
                 known = pending.get(step)
                 if known is None:
                     pending[step], another = [one], True
                 else:
                     known.append(one)
         # Most records make nothing whole: there the oldest step still lacks somebody.
-        if another or (pending and len(pending[min(pending)]) >= len(self.last)):
+        if another or (pending and len(pending[min(pending)]) >= len(last)):
             return self._whole()
         return []
 
@@ -125,7 +128,7 @@ def _closed(step: int, records: list[Steps]) -> WholeStep:
     ranks = [one.ranks or [WHOLE_JOB] for one in records]
     sizes = list(map(len, ranks))
     listed = list(chain.from_iterable(ranks))
-    all_ranks = np.array(listed, dtype=np.int64)
+    all_ranks = np.fromiter(listed, dtype=np.int64, count=len(listed))
     once: slice | IntArray = slice(None)
     if len(set(listed)) < len(listed):  # a rank that two records speak for: the first did
         once = np.sort(np.unique(all_ranks, return_index=True)[1])
@@ -158,4 +161,4 @@ def _spread(columns: list[list[float | None]], sizes: list[int]) -> FloatArray:
     values: list[float | None] = []
     for column, size in zip(columns, sizes, strict=True):
         values += column if len(column) == size else full_column(column, size)
-    return np.array(values, dtype=np.float64)
+    return np.fromiter(values, dtype=np.float64, count=len(values))

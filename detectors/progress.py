@@ -77,7 +77,7 @@ class Progress(Quiet):
     def on_steps(self, steps: Steps, view: View, now_s: float) -> Sequence[Sighting]:
         """A step ended, or a phase began or ended."""
         pulse = self._jobs.get(steps.job)
-        step = max(steps.step, default=-1)
+        step = steps.step[0] if len(steps.step) == 1 else max(steps.step, default=-1)
         if pulse is None:
             pulse = self._begin(steps.job, INIT, now_s, steps.at)
         kind: StepKind = "train" if steps.step_kind in ("unknown", "warmup") else steps.step_kind

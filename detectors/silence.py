@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -190,4 +191,10 @@ class Silence(Quiet):
 
 def _judged(node: str, view: View) -> bool:
     info = view.info(node)
-    return info is None or NOT_JUDGED.isdisjoint(re.split(r"[^a-z_]+", info.state.lower()))
+    return info is None or _is_judged(info.state)
+
+
+@lru_cache(maxsize=1_024)
+def _is_judged(state: str) -> bool:
+    """Whether silence proves something in this state; a cluster has few of them."""
+    return NOT_JUDGED.isdisjoint(re.split(r"[^a-z_]+", state.lower()))

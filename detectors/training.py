@@ -50,7 +50,7 @@ class Training(Quiet):
         job = self._jobs.pop(steps.job, None) or Progress(now_s)
         job.heard_s = now_s
         self._jobs[steps.job] = job
-        said = self._make_room()
+        said = self._make_room() if len(self._jobs) > self._settings.jobs_max else []
         if not (steps.loss or steps.grad_norm or steps.nonfinite):
             return said  # per-rank records say nothing of either
         for row in range(max(1, len(steps.step), len(steps.ranks))):
@@ -108,8 +108,7 @@ class Training(Quiet):
         return said
 
     def _make_room(self) -> list[Sighting]:
-        full = len(self._jobs) > self._settings.jobs_max
-        return self._forget(next(iter(self._jobs))) if full else []
+        return self._forget(next(iter(self._jobs)))
 
     def _forget(self, name: str) -> list[Sighting]:
         seen = self._jobs.pop(name).seen

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 from telemetry.settings import TickSettings
 
 BUCKETS = 10
+_DELAY = itemgetter(1)  # of a bucket
 
 
 class Skew:
@@ -63,12 +65,14 @@ class Skew:
                 self._correct(min(self.least, delay))
             return
         oldest = number - BUCKETS
-        self.restore([*(b for b in self.buckets if b[0] > oldest), (number, delay)])
+        buckets = [bucket for bucket in self.buckets if bucket[0] > oldest]
+        buckets.append((number, delay))
+        self.restore(buckets)
 
     def restore(self, buckets: list[tuple[int, float]]) -> None:
         """Go on from these buckets."""
         self.buckets = buckets
-        self._correct(min((delay for _, delay in buckets), default=0.0))
+        self._correct(min(map(_DELAY, buckets), default=0.0))
 
     def adopt(self, rules: TickSettings) -> None:
         """Other rules from here on."""

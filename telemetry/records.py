@@ -7,7 +7,7 @@ and its `seq` is contiguous. A measurement that is missing is null, never 0.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
@@ -262,6 +262,7 @@ _IN_ORDER: tuple[type[Header], ...] = (
 KIND_ORDER: dict[type[Header], int] = {kind: rank for rank, kind in enumerate(_IN_ORDER)}
 
 
+@final
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="rejected"):
     """Input that could not be used: counted and kept, never an exception.
 
