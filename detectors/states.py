@@ -215,11 +215,16 @@ class States(Quiet):
         shared = set()
         for node, place in places.items():
             size = len(view.job_nodes(place.job, tick.at_s)) if place.job else len(tick.nodes)
-            least = self._settings.shared_nodes_min
-            limit = max(least, self._settings.shared_share * size)
-            if in_job[place.job] >= limit or (place.leaf and behind[place.leaf] >= least):
+            limit = max(self._least(size), self._settings.shared_share * size)
+            leaf = self._least(len(view.leaf_nodes(place.leaf))) if place.leaf else 0
+            if in_job[place.job] >= limit or (leaf and behind[place.leaf] >= leaf):
                 shared.add(node)
         return shared
+
+    def _least(self, size: int) -> int:
+        """How many make it a matter of all: of two nodes both, of one nobody can tell."""
+        least = self._settings.shared_nodes_min
+        return min(least, size) if size > 1 else least
 
     def _sighting(
         self, rule: StateRule, key: tuple[str, str, str], held: Held, job: str, shared: bool

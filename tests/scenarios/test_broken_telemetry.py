@@ -198,3 +198,12 @@ def test_links_that_fell_last_week_are_no_flap_of_today() -> None:
     items = iter(sorted([*run.records(), *downs], key=lambda one: one[0]))
 
     assert told(items)[1] == set()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_switch_that_takes_both_nodes_of_a_small_job_down_isolates_neither(seed: int) -> None:
+    def run(fault: str) -> Simulation:
+        return Simulation(2, minutes=30.0, seed=seed, faults=[parse_fault(fault)])
+
+    assert told(run("switch-down@n001+900").records())[1] == set()
+    assert told(run("nic-down@n001+900").records())[1] == {"n001"}
