@@ -127,9 +127,10 @@ def watch(folding: Fold, spent: dict[str, float]) -> None:
             clock(detector, method, detector.name, spent)
     clock(folding.correlator, "take", "correlation", spent)
     clock(folding.correlator, "advance", "correlation", spent)
-    for source in ("gpu", "nic"):
-        clock(folding._source(source), "take", "frames into ticks", spent)
-        clock(folding._source(source), "close", "ticks closed", spent)
+    for name in ("gpu", "nic"):
+        source = folding.sources.get(name) or folding._new_source(name)
+        clock(source, "take", "frames into ticks", spent)
+        clock(source, "close", "ticks closed", spent)
 
 
 def clock(owner: Any, method: str, name: str, spent: dict[str, float]) -> None:
